@@ -1,0 +1,43 @@
+"""Train, attack and audit image classifiers class by class.
+
+    import classwise
+    report = classwise.audit(model, images, labels, eps=8 / 255)
+    print(report.worst_class["pgd-20"], report.worst["pgd-20"])
+
+Names load on first use, so that importing the package, and `classwise --help`, stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from classwise.audit.evaluate import audit as audit
+    from classwise.audit.metrics import ClassReport as ClassReport
+    from classwise.data.sources import open_data as open_data
+    from classwise.errors import ClasswiseError as ClasswiseError
+    from classwise.recipe import load_recipe as recipe
+    from classwise.train.config import TrainConfig as TrainConfig
+    from classwise.train.loop import train as train
+    from classwise.train.run import Run as Run
+
+_HOMES = {
+    "audit": "classwise.audit.evaluate:audit",
+    "ClassReport": "classwise.audit.metrics:ClassReport",
+    "ClasswiseError": "classwise.errors:ClasswiseError",
+    "Run": "classwise.train.run:Run",
+    "TrainConfig": "classwise.train.config:TrainConfig",
+    "open_data": "classwise.data.sources:open_data",
+    "recipe": "classwise.recipe:load_recipe",
+    "train": "classwise.train.loop:train",
+}
+
+__all__ = ["ClassReport", "ClasswiseError", "Run", "TrainConfig", "audit", "open_data", "recipe", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'classwise' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""Batch to perturbed batch, with a radius per sample everywhere."""

@@ -1,0 +1,97 @@
+"""Attacks as an audit names them: `clean`, `fgsm`, `pgd-20`, `pgd-40(step=1/255)`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from classwise.attacks.ball import Ball
+from classwise.attacks.inner import starting_images
+from classwise.attacks.losses import CrossEntropy
+from classwise.attacks.pgd import pgd
+from classwise.draws import Draws
+from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import parse_call, split_outside_brackets
+from classwise.types import Batch, Images, LogitModel
+
+KNOWN_ATTACKS = {
+    "clean": "the images as they are",
+    "fgsm": "one step of the whole radius, from the image itself",
+    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAttack:
+    """One condition of an audit."""
+
+    name: str
+    steps: int
+    start: Literal["none", "uniform"] = "uniform"
+    step: float | None = None  # in image units; None means a quarter of eps
+
+    def perturb(
+        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
+    ) -> Images:
+        """Perturb a batch; the draws depend on seed, attack and sample only."""
+        if not self.steps:
+            return batch.images
+        radius = torch.full(
+            (len(batch),), eps, dtype=batch.images.dtype, device=batch.images.device
+        )
+        step = radius / 4 if self.step is None else torch.full_like(radius, self.step)
+        return pgd(
+            model,
+            batch.images,
+            CrossEntropy(batch.labels),
+            radius=radius,
+            step=radius if self.name == "fgsm" else step,
+            steps=self.steps,
+            start=starting_images(
+                self.start, batch, radius, ball, Draws(seed, f"attack {self.name}")
+            ),
+            ball=ball,
+        )
+
+
+def parse_attack(text: str) -> NamedAttack:
+    """Read one attack.
+
+    >>> parse_attack("pgd-20").steps, parse_attack("fgsm").start
+    (20, 'none')
+    """
+    call = parse_call(text)
+    allowed = {"step", "start"} if call.name.startswith("pgd-") else set()
+    for option in call.options:
+        if option not in allowed:
+            raise unknown(f"option of {call.name}", option, allowed or ["none"])
+    if call.name == "clean":
+        return NamedAttack("clean", 0, "none")
+    if call.name == "fgsm":
+        return NamedAttack("fgsm", 1, "none")
+    match = re.fullmatch(r"pgd-(\d+)", call.name)
+    if not match or int(match[1]) < 1 or call.args:
+        raise unknown("attack", text, KNOWN_ATTACKS)
+    start = call.options.get("start", "uniform")
+    if start not in ("none", "uniform"):
+        raise unknown(f"start of {call.name}", str(start), ["none", "uniform"])
+    step = call.options.get("step")
+    if step is not None and (not isinstance(step, int | float) or not 0 < step < 1):
+        raise ClasswiseError(
+            f"{text}: step is {step!r}; give a number between 0 and 1, such as 2/255"
+        )
+    return NamedAttack(text.replace(" ", ""), int(match[1]), start, step)
+
+
+def parse_attacks(attacks: str | list[str] | tuple[str, ...]) -> list[NamedAttack]:
+    """Read a comma-separated list, or a list of names; no attack may appear twice."""
+    names = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
+    parsed = [parse_attack(name.strip()) for name in names if name.strip()]
+    if not parsed:
+        raise ClasswiseError(f"no attack given; known: {', '.join(KNOWN_ATTACKS)}")
+    if len({attack.name for attack in parsed}) < len(parsed):
+        raise ClasswiseError(f"an attack is named twice in {', '.join(a.name for a in parsed)}")
+    return parsed

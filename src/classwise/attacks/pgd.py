@@ -1,0 +1,85 @@
+"""Projected gradient ascent with a radius and a step per sample: the only one in the package.
+
+FGSM is one step of it, a targeted attack is another loss, early stopping is a mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from classwise.attacks.ball import LINF, Ball, per_image
+from classwise.attacks.losses import AttackLoss
+from classwise.types import Images, LogitModel, Logits, PerSample
+
+BatchNormMode: TypeAlias = Literal["train", "eval", "batch"]
+# Told the logits before each update, a stop rule answers which samples still move.
+StopWatch: TypeAlias = Callable[[Logits], Tensor]
+
+
+def pgd(
+    model: LogitModel,
+    images: Images,
+    loss: AttackLoss,
+    *,
+    radius: PerSample,
+    step: PerSample,
+    steps: int,
+    start: Images | None = None,
+    ball: Ball = LINF,
+    stop: StopWatch | None = None,
+) -> Images:
+    """Images within `radius` of `images` that raise `loss`, detached and in batch order.
+
+    Only the gradient of the input is computed; parameters, their gradients and the model's mode
+    are left alone. The first forward sees `start` as it is.
+
+    >>> flat = lambda x: x.flatten(1)
+    >>> from classwise.attacks.losses import CrossEntropy
+    >>> x = torch.tensor([0.5, 0.5]).view(1, 1, 1, 2)
+    >>> one = torch.tensor([0.1])
+    >>> pgd(flat, x, CrossEntropy(torch.tensor([0])), radius=one, step=one, steps=1).flatten().tolist()
+    [0.4000000059604645, 0.6000000238418579]
+    """
+    current = (images if start is None else start).detach()
+    for _ in range(steps):
+        current.requires_grad_()
+        with torch.enable_grad():
+            logits = model(current)
+            (slope,) = torch.autograd.grad(loss(logits).sum(), current)
+        current = current.detach()
+        moved = ball.project(current + ball.uphill(slope, step), images, radius)
+        if stop is not None:
+            moved = torch.where(per_image(stop(logits.detach())), moved, current)
+        current = moved
+    return current.detach()
+
+
+@contextmanager
+def batchnorm_mode(model: nn.Module, mode: BatchNormMode) -> Iterator[None]:
+    """Put a model in the mode an attack or audit wants, and back again whatever happens.
+
+    `train`: batch statistics, running ones move (the released AT code). `eval`: running
+    statistics. `batch`: batch statistics, running ones stay as they are.
+    """
+    before = [(part, part.training) for part in model.modules()]
+    tracking = [
+        (part, part.track_running_stats)
+        for part in model.modules()
+        if isinstance(part, nn.modules.batchnorm._BatchNorm)
+    ]
+    try:
+        model.train(mode != "eval")
+        if mode == "batch":
+            for part, _ in tracking:
+                part.track_running_stats = False
+        yield
+    finally:
+        for part, was_tracking in tracking:
+            part.track_running_stats = was_tracking
+        for module, was_training in before:
+            module.training = was_training

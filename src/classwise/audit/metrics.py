@@ -1,0 +1,321 @@
+"""Class-wise metrics, all derived from predictions by way of confusion counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from classwise.audit.intervals import wilson
+from classwise.classes.counts import ClassCounts
+from classwise.errors import ClasswiseError, unknown
+
+
+class Tail(NamedTuple):
+    """The mean over the worst classes, and which they are."""
+
+    mean: float
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ConditionReport:
+    """Class-wise results under one condition, such as `clean` or `pgd-20`.
+
+    Classes without samples are None in every table and enter no mean, minimum or spread.
+    """
+
+    condition: str
+    counts: ClassCounts
+    class_names: tuple[str, ...]
+    superclass_of: tuple[int, ...] | None = None
+    superclass_names: tuple[str, ...] | None = None
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not int(self.counts.confusion.sum()):
+            raise ClasswiseError(
+                f"{self.condition}: no samples at all, so there is nothing to report"
+            )
+
+    @cached_property
+    def rates(self) -> npt.NDArray[np.float64]:
+        """Accuracy (recall) of each class in class order; nan for no samples."""
+        return self.counts.accuracy.numpy()
+
+    @property
+    def overall(self) -> float:
+        """Share of all samples that are right."""
+        return self.counts.overall
+
+    @property
+    def by_class(self) -> dict[str, float | None]:
+        """Accuracy of each class."""
+        return self._named(self.rates)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Samples of each class."""
+        return dict(zip(self.class_names, self.counts.sizes.tolist(), strict=True))
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float] | None]:
+        """Wilson interval of each class's accuracy."""
+        low, high = wilson(
+            self.counts.confusion.diagonal().numpy(), self.counts.sizes.numpy(), self.level
+        )
+        ends = zip(low.tolist(), high.tolist(), strict=True)
+        return {
+            name: None if math.isnan(pair[0]) else pair
+            for name, pair in zip(self.class_names, ends, strict=True)
+        }
+
+    @property
+    def worst(self) -> float:
+        """Accuracy of the worst class."""
+        return float(np.nanmin(self.rates))
+
+    @property
+    def worst_class(self) -> str:
+        """Name of the worst class; the first one where several are equal."""
+        return self.class_names[int(np.nanargmin(self.rates))]
+
+    @property
+    def best(self) -> float:
+        """Accuracy of the best class."""
+        return float(np.nanmax(self.rates))
+
+    @property
+    def best_class(self) -> str:
+        """Name of the best class."""
+        return self.class_names[int(np.nanargmax(self.rates))]
+
+    @property
+    def spread(self) -> float:
+        """Population standard deviation of the class accuracies."""
+        return float(np.nanstd(self.rates))
+
+    @property
+    def gap(self) -> float:
+        """Best minus worst class."""
+        return self.best - self.worst
+
+    def tail(self, share: float = 0.1) -> Tail:
+        """Mean accuracy of the worst `share` of the classes, at least one, with their names."""
+        if not 0 < share <= 1:
+            raise ClasswiseError(f"tail({share}): give a share of the classes between 0 and 1")
+        present = np.flatnonzero(~np.isnan(self.rates))
+        count = max(1, round(share * len(present)))
+        chosen = present[np.argsort(self.rates[present], kind="stable")][:count]
+        return Tail(float(self.rates[chosen].mean()), tuple(self.class_names[k] for k in chosen))
+
+    @property
+    def false_positive_share(self) -> dict[str, float]:
+        """C_FPS: of all mistakes, the share that was called each class."""
+        return dict(zip(self.class_names, self.counts.false_positive_share.tolist(), strict=True))
+
+    @property
+    def one_vs_rest_accuracy(self) -> dict[str, float]:
+        """C_acc = (TP + TN) / N; close to 1 even for a hopeless class when K is large."""
+        return dict(zip(self.class_names, self.counts.one_vs_rest_accuracy.tolist(), strict=True))
+
+    @property
+    def confusion(self) -> npt.NDArray[np.int64]:
+        """Rows: true class, columns: predicted class."""
+        return self.counts.confusion.numpy()
+
+    @property
+    def by_superclass(self) -> dict[str, float | None] | None:
+        """Mean accuracy of the classes of each superclass; None without superclasses."""
+        if self.superclass_of is None:
+            return None
+        group = np.asarray(self.superclass_of)
+        present = ~np.isnan(self.rates)
+        count = int(group.max()) + 1
+        names = self.superclass_names or tuple(str(s) for s in range(count))
+        sums = np.bincount(group[present], self.rates[present], minlength=count)
+        sizes = np.bincount(group[present], minlength=count)
+        return {
+            name: float(total / size) if size else None
+            for name, total, size in zip(names, sums, sizes, strict=True)
+        }
+
+    # Fairlearn's names for the same things.
+
+    @property
+    def by_group(self) -> dict[str, float | None]:
+        """Alias of `by_class`."""
+        return self.by_class
+
+    def group_min(self) -> float:
+        """Alias of `worst`."""
+        return self.worst
+
+    def group_max(self) -> float:
+        """Alias of `best`."""
+        return self.best
+
+    def difference(self) -> float:
+        """Alias of `gap`."""
+        return self.gap
+
+    def ratio(self) -> float:
+        """Worst over best class; 1 where the best is at 0 too."""
+        return self.worst / self.best if self.best else 1.0
+
+    def _named(self, values: npt.NDArray[np.float64]) -> dict[str, float | None]:
+        plain = [None if math.isnan(v) else v for v in values.tolist()]
+        return dict(zip(self.class_names, plain, strict=True))
+
+
+class ClassReport(Mapping[str, ConditionReport]):
+    """What an audit found: `report["pgd-20"].worst`, or `report.worst["pgd-20"]`.
+
+    Every property and method of `ConditionReport` is here too, as a dictionary over conditions.
+    """
+
+    def __init__(
+        self, conditions: Sequence[ConditionReport], about: Mapping[str, Any] | None = None
+    ) -> None:
+        self._conditions = {report.condition: report for report in conditions}
+        self.about = dict(
+            about or {}
+        )  # eps, norm, seed, verdict, samples: printed beside the numbers
+
+    def __getitem__(self, condition: str) -> ConditionReport:
+        if condition not in self._conditions:
+            raise unknown("condition", condition, self._conditions)
+        return self._conditions[condition]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._conditions)
+
+    def __len__(self) -> int:
+        return len(self._conditions)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """All classes, also those without samples."""
+        return next(iter(self._conditions.values())).class_names
+
+    def _each(self, name: str) -> dict[str, Any]:
+        return {key: getattr(report, name) for key, report in self._conditions.items()}
+
+    @property
+    def overall(self) -> dict[str, float]:
+        """Share of all samples that are right."""
+        return self._each("overall")
+
+    @property
+    def by_class(self) -> dict[str, dict[str, float | None]]:
+        """Accuracy of each class."""
+        return self._each("by_class")
+
+    @property
+    def intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
+        """Wilson interval of each class's accuracy."""
+        return self._each("intervals")
+
+    @property
+    def worst(self) -> dict[str, float]:
+        """Accuracy of the worst class."""
+        return self._each("worst")
+
+    @property
+    def worst_class(self) -> dict[str, str]:
+        """Name of the worst class."""
+        return self._each("worst_class")
+
+    @property
+    def best(self) -> dict[str, float]:
+        """Accuracy of the best class."""
+        return self._each("best")
+
+    @property
+    def best_class(self) -> dict[str, str]:
+        """Name of the best class."""
+        return self._each("best_class")
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """Population standard deviation of the class accuracies."""
+        return self._each("spread")
+
+    @property
+    def gap(self) -> dict[str, float]:
+        """Best minus worst class."""
+        return self._each("gap")
+
+    def tail(self, share: float = 0.1) -> dict[str, Tail]:
+        """Mean of the worst `share` of the classes, with their names."""
+        return {key: report.tail(share) for key, report in self._conditions.items()}
+
+    @property
+    def false_positive_share(self) -> dict[str, dict[str, float]]:
+        """C_FPS of each class."""
+        return self._each("false_positive_share")
+
+    @property
+    def one_vs_rest_accuracy(self) -> dict[str, dict[str, float]]:
+        """C_acc of each class."""
+        return self._each("one_vs_rest_accuracy")
+
+    @property
+    def confusion(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Confusion counts."""
+        return self._each("confusion")
+
+    @property
+    def by_superclass(self) -> dict[str, dict[str, float | None] | None]:
+        """Mean accuracy of the classes of each superclass."""
+        return self._each("by_superclass")
+
+    @property
+    def by_group(self) -> dict[str, dict[str, float | None]]:
+        """Alias of `by_class`."""
+        return self.by_class
+
+    def group_min(self) -> dict[str, float]:
+        """Alias of `worst`."""
+        return self.worst
+
+    def group_max(self) -> dict[str, float]:
+        """Alias of `best`."""
+        return self.best
+
+    def difference(self) -> dict[str, float]:
+        """Alias of `gap`."""
+        return self.gap
+
+    def ratio(self) -> dict[str, float]:
+        """Worst over best class."""
+        return {key: report.ratio() for key, report in self._conditions.items()}
+
+    def __repr__(self) -> str:
+        lines = []
+        for key, report in self._conditions.items():
+            tail = report.tail()
+            empty = [name for name, size in report.sizes.items() if not size]
+            lines.append(
+                f"{key}: {report.overall:.1%} overall, worst class {report.worst:.1%} "
+                f"({report.worst_class}), best {report.best:.1%} ({report.best_class}), "
+                f"worst 10 % of classes {tail.mean:.1%} ({', '.join(tail.classes[:3])}"
+                f"{', …' if len(tail.classes) > 3 else ''}), class std {100 * report.spread:.1f} points"
+                + (f"; no samples: {', '.join(empty)}" if empty else "")
+            )
+        return "\n".join(lines)
+
+
+def count_predictions(
+    labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], num_classes: int
+) -> ClassCounts:
+    """Class counts from stored predictions."""
+    return ClassCounts.of(
+        torch.from_numpy(labels), torch.from_numpy(predicted), num_classes=num_classes
+    )

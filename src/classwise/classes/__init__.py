@@ -1,0 +1,1 @@
+"""What we know and what we decide, per class."""

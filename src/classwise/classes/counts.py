@@ -1,0 +1,120 @@
+"""Class statistics as one additive record; every class metric is a function of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from classwise.types import ClassByClass, Labels, Logits, PerClass, PerSample
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts:
+    """How often samples of class `k` (row) were called class `j` (column), and what they cost.
+
+    Counts add, so batches, shards and processes can be merged in any order.
+
+    >>> a = ClassCounts.of(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), num_classes=2)
+    >>> (a + a).accuracy.tolist()
+    [0.5, 1.0]
+    >>> a.false_positive_share.tolist()
+    [0.0, 1.0]
+    """
+
+    confusion: ClassByClass  # int64
+    probability: ClassByClass | None = None  # summed softmax; only where some policy asks
+    losses: Mapping[str, PerClass] = field(default_factory=dict)  # summed, per named term
+
+    @classmethod
+    def of(
+        cls,
+        labels: Labels,
+        predicted: Labels,
+        *,
+        num_classes: int,
+        logits: Logits | None = None,
+        losses: Mapping[str, PerSample] | None = None,
+    ) -> ClassCounts:
+        """Count one batch in a single bincount; `logits` adds the summed softmax."""
+        cells = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
+        probability = None
+        if logits is not None:
+            probability = torch.zeros(
+                num_classes, num_classes, dtype=torch.float64, device=labels.device
+            )
+            probability.index_add_(0, labels, logits.detach().double().softmax(1))
+        sums = {
+            name: class_sums(labels, value, num_classes) for name, value in (losses or {}).items()
+        }
+        return cls(cells.view(num_classes, num_classes), probability, sums)
+
+    def __add__(self, other: ClassCounts) -> ClassCounts:
+        both = self.probability is not None and other.probability is not None
+        return ClassCounts(
+            self.confusion + other.confusion,
+            self.probability + other.probability if both else None,  # type: ignore[operator]
+            {n: self.losses[n] + other.losses[n] for n in self.losses if n in other.losses},
+        )
+
+    def to(self, device: torch.device | str) -> ClassCounts:
+        """Move to another device."""
+        return ClassCounts(
+            self.confusion.to(device),
+            None if self.probability is None else self.probability.to(device),
+            {name: value.to(device) for name, value in self.losses.items()},
+        )
+
+    @property
+    def sizes(self) -> PerClass:
+        """n_k, samples of each class."""
+        return self.confusion.sum(dim=1)
+
+    @property
+    def present(self) -> Tensor:
+        """Which classes have at least one sample."""
+        return self.sizes > 0
+
+    @property
+    def accuracy(self) -> PerClass:
+        """A_k = M[k,k] / n_k, the recall of each class; nan marks a class with no sample."""
+        return self.confusion.diagonal().double() / self.sizes
+
+    @property
+    def overall(self) -> float:
+        """Share of all samples that are right; nan where there are none."""
+        total = int(self.confusion.sum())
+        return int(self.confusion.trace()) / total if total else float("nan")
+
+    @property
+    def known_accuracy(self) -> PerClass:
+        """Class accuracy with the overall one in place of classes without a sample."""
+        fallback = torch.full_like(self.accuracy, self.overall).nan_to_num(0.0)
+        return torch.where(self.present, self.accuracy, fallback)
+
+    @property
+    def worst(self) -> float:
+        """Accuracy of the worst class that has samples; nan where there are none."""
+        seen = self.accuracy[self.present]
+        return float(seen.min()) if len(seen) else float("nan")
+
+    @property
+    def false_positive_share(self) -> PerClass:
+        """C_FPS(j): of all mistakes, the share that was called class `j`."""
+        mistakes = self.confusion.sum(dim=0) - self.confusion.diagonal()
+        return mistakes.double() / mistakes.sum().clamp(min=1)
+
+    @property
+    def one_vs_rest_accuracy(self) -> PerClass:
+        """C_acc(j) = (TP + TN) / N: right about "is it `j`?"; not the class accuracy."""
+        total, hits = self.confusion.sum(), self.confusion.diagonal()
+        wrong = self.confusion.sum(dim=0) + self.confusion.sum(dim=1) - 2 * hits
+        return (total - wrong).double() / total.clamp(min=1)
+
+
+def class_sums(labels: Labels, values: PerSample, num_classes: int) -> PerClass:
+    """Sum of a value over the samples of each class, in float64."""
+    sums = torch.zeros(num_classes, dtype=torch.float64, device=labels.device)
+    return sums.index_add_(0, labels, values.detach().double())

@@ -1,0 +1,134 @@
+"""Per-class settings, and the policies that recompute them from class statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from classwise.classes.counts import ClassCounts
+from classwise.errors import ClasswiseError
+from classwise.types import ClassByClass, Labels, PerClass
+
+
+class Seen(NamedTuple):
+    """One source of class statistics: a split under an attack."""
+
+    split: str  # "train" or "valid"; never "test"
+    attack: str  # "clean", "robust" (the recipe's own attack) or a named one such as "pgd-10"
+
+
+TRAIN_ROBUST = Seen("train", "robust")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSettings:
+    """What the next epoch does differently for each class, looked up by the true label.
+
+    >>> ClassSettings.uniform(3, margin=8 / 255, step=2 / 255, beta=6.0).beta.tolist()
+    [6.0, 6.0, 6.0]
+    """
+
+    margin: PerClass  # ε_k, the attack's radius
+    step: PerClass  # α_k, the attack's step
+    beta: PerClass  # β_k, weight of the consistency term
+    label_weight: PerClass  # multiplies cross-entropy terms, clean or robust
+    robust_weight: PerClass  # multiplies KL terms
+    logit_margin: PerClass  # taken off the true class's logit
+    temperatures: PerClass  # of a teacher's soft labels
+    target_odds: ClassByClass | None = None  # ψ; None: untargeted
+
+    @classmethod
+    def uniform(
+        cls, num_classes: int, *, margin: float, step: float, beta: float = 0.0
+    ) -> ClassSettings:
+        """Treat every class alike: where each update begins."""
+        one = torch.ones(num_classes)
+        return cls(margin * one, step * one, beta * one, one, one, 0 * one, one)
+
+    def to(self, device: torch.device | str) -> ClassSettings:
+        """Move all tables to another device."""
+        return self._each(lambda table: table.to(device))
+
+    def rows(self, labels: Labels) -> ClassSettings:
+        """Look every table up by the true labels: settings per sample."""
+        return self._each(lambda table: table[labels])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> ClassSettings:
+        tables = {slot.name: getattr(self, slot.name) for slot in fields(self)}
+        changed: dict[str, Any] = {n: t if t is None else change(t) for n, t in tables.items()}
+        return ClassSettings(**changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """Everything a policy may look at at an epoch boundary."""
+
+    epoch: int  # finished epochs; 0 before the first one
+    epochs: int  # length of the whole run
+    sizes: PerClass  # training samples of each class
+    counts: Mapping[Seen, ClassCounts] = field(default_factory=dict)
+
+
+class ClassPolicy:
+    """One rule from class statistics to class settings. Its dataclass fields are its state."""
+
+    writes: ClassVar[frozenset[str]]  # the ClassSettings fields it changes
+
+    def needs(self, epoch: int) -> frozenset[Seen]:  # noqa: ARG002
+        """Which statistics it wants at the boundary after `epoch` epochs."""
+        return frozenset({TRAIN_ROBUST})
+
+    def update(
+        self, settings: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Settings for the next epoch, and the policy that will make the ones after."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Policies with disjoint settings to write, so that their order does not matter."""
+
+    policies: Sequence[ClassPolicy] = ()
+
+    def __post_init__(self) -> None:
+        owner: dict[str, ClassPolicy] = {}
+        known = {slot.name for slot in fields(ClassSettings)}
+        for policy in self.policies:
+            if stray := policy.writes - known:
+                raise ClasswiseError(
+                    f"{policy} writes {sorted(stray)}; settings are {sorted(known)}"
+                )
+            for name in policy.writes:
+                if name in owner:
+                    raise ClasswiseError(f"{owner[name]} and {policy} both set {name}; keep one")
+                owner[name] = policy
+
+    def needs(self, epoch: int) -> frozenset[Seen]:
+        """Return all that some policy wants to see; nothing else is computed."""
+        return frozenset[Seen]().union(*(policy.needs(epoch) for policy in self.policies))
+
+    def update(self, base: ClassSettings, feedback: Feedback) -> tuple[ClassSettings, Chain]:
+        """Begin from `base` every time, so that nothing accumulates by accident."""
+        settings, after = base, []
+        for policy in self.policies:
+            settings, successor = policy.update(settings, feedback)
+            after.append(successor)
+        return settings, Chain(after)
+
+
+State: TypeAlias = dict[str, Any]
+
+
+def policy_state(policy: ClassPolicy) -> State:
+    """The fields of a policy by name; tensors and plain values."""
+    return {slot.name: getattr(policy, slot.name) for slot in fields(policy)}  # type: ignore[arg-type]
+
+
+def restore_policy(policy: ClassPolicy, state: State) -> ClassPolicy:
+    """Make the policy of the same kind with these fields."""
+    return type(policy)(**state)

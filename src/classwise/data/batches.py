@@ -1,0 +1,60 @@
+"""From a data set to batches on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from classwise.data.dataset import Dataset
+from classwise.types import Batch
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Images (uint8, or floats in [0, 1]) on the device, cut into batches by indexing.
+
+    `origin` says where each row stood in the data set it was taken from, so that a draw keyed
+    by it stays the same when the split changes.
+    """
+
+    images: Tensor
+    labels: Tensor
+    origin: Tensor
+    batch_size: int
+
+    @classmethod
+    def of(
+        cls, data: Dataset, batch_size: int, device: torch.device, origin: Tensor | None = None
+    ) -> Batches:
+        """Move a data set to the device."""
+        index = torch.arange(len(data)) if origin is None else origin
+        return cls(data.images.to(device), data.labels.to(device), index.to(device), batch_size)
+
+    def __len__(self) -> int:
+        return len(self._cuts())
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every sample once, in data set order."""
+        return self.along(torch.arange(len(self.labels)))
+
+    def along(self, order: Tensor) -> Iterator[Batch]:
+        """Every sample once, in the given order."""
+        order = order.to(self.images.device)
+        for begin, end in self._cuts():
+            rows = order[begin:end]
+            images = self.images[rows]
+            if images.dtype == torch.uint8:
+                images = images.float().div_(255)
+            images = images.contiguous(memory_format=torch.channels_last)
+            yield Batch(images, self.labels[rows], self.origin[rows])
+
+    def _cuts(self) -> list[tuple[int, int]]:
+        count, size = len(self.labels), self.batch_size
+        starts = list(range(0, count, size))
+        # A lone last sample joins the batch before it: BatchNorm has no variance for one sample.
+        if len(starts) > 1 and count - starts[-1] == 1:
+            starts.pop()
+        return list(zip(starts, [*starts[1:], count], strict=True))

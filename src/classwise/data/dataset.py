@@ -1,0 +1,183 @@
+"""The one type for a set of labelled images."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from classwise.errors import ClasswiseError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images (uint8, n×c×h×w), labels, and the names of all K classes.
+
+    A class may have no sample here; K is the number of names, never the number of labels seen.
+    """
+
+    images: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+    superclass_of: tuple[int, ...] | None = None  # class number -> superclass number
+    superclass_names: tuple[str, ...] | None = None
+    mirrored: bool = True  # a mirror image is still of the same class; false for digits
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise ClasswiseError(
+                f"images are {self.images.dtype} of shape {tuple(self.images.shape)}; "
+                "a data set needs uint8 of shape (n, channels, height, width)"
+            )
+        check_labels(self.labels, len(self.images), len(self.class_names))
+        if len(set(self.class_names)) != len(self.class_names):
+            twice = sorted({n for n in self.class_names if self.class_names.count(n) > 1})
+            raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """K, the number of classes."""
+        return len(self.class_names)
+
+    @property
+    def channels(self) -> int:
+        """1 for grey images, 3 for colour."""
+        return int(self.images.shape[1])
+
+    @property
+    def sizes(self) -> Tensor:
+        """Number of samples of each class."""
+        return torch.bincount(self.labels, minlength=self.num_classes)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Sixteen hex digits that change with any pixel, label or name."""
+        digest = hashlib.blake2b(digest_size=8)
+        digest.update(
+            repr((tuple(self.images.shape), self.class_names, self.superclass_of)).encode()
+        )
+        digest.update(np.ascontiguousarray(self.images.numpy()).data)
+        digest.update(np.ascontiguousarray(self.labels.numpy()).data)
+        return digest.hexdigest()
+
+    @cached_property
+    def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
+        channels = self.images.transpose(0, 1).flatten(1)
+        level = torch.arange(256, dtype=torch.float64) / 255
+        means, deviations = [], []
+        for pixels in channels:
+            share = torch.bincount(pixels.flatten().int(), minlength=256).double() / pixels.numel()
+            mean = (share * level).sum()
+            means.append(round(float(mean), 4))
+            deviations.append(
+                round(max(float((share * (level - mean) ** 2).sum().sqrt()), 0.01), 4)
+            )
+        return tuple(means), tuple(deviations)
+
+    def subset(self, index: Tensor) -> Dataset:
+        """Keep the samples at `index`, in that order; the classes stay the same."""
+        return replace(self, images=self.images[index], labels=self.labels[index])
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A named data set with its fixed training and test part."""
+
+    name: str
+    train: Dataset
+    test: Dataset
+
+    def __post_init__(self) -> None:
+        if self.train.class_names != self.test.class_names:
+            missing = set(self.train.class_names) ^ set(self.test.class_names)
+            raise ClasswiseError(
+                f"{self.name}: train and test have different classes: {', '.join(sorted(missing))}"
+            )
+
+
+def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
+    """Refuse labels of another length, type or range."""
+    if labels.ndim != 1 or len(labels) != count:
+        raise ClasswiseError(
+            f"{count} images but labels of shape {tuple(labels.shape)}; give one label per image"
+        )
+    if labels.dtype.is_floating_point or labels.dtype == torch.bool:
+        raise ClasswiseError(f"labels are {labels.dtype}; they must be whole class numbers")
+    if count and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
+        raise ClasswiseError(
+            f"labels run from {int(labels.min())} to {int(labels.max())}, "
+            f"but there are {num_classes} classes, 0 to {num_classes - 1}"
+        )
+
+
+def check_pixels(images: Tensor) -> None:
+    """Refuse float images with NaN or outside [0, 1]."""
+    if images.ndim != 4:
+        raise ClasswiseError(
+            f"images have shape {tuple(images.shape)}; they need (n, channels, height, width)"
+        )
+    if not images.dtype.is_floating_point or not len(images):
+        return
+    if not bool(torch.isfinite(images).all()):
+        raise ClasswiseError("images contain NaN or infinite pixels; clean the data first")
+    low, high = float(images.min()), float(images.max())
+    if low < 0 or high > 1:
+        raise ClasswiseError(
+            f"pixels run from {low:g} to {high:g}, but must lie in [0, 1]; divide by 255, and put "
+            "any normalisation inside the model"
+        )
+
+
+def dataset_from_arrays(
+    images: Any,
+    labels: Any,
+    class_names: Sequence[str] | None = None,
+    superclass_of: Sequence[int] | None = None,
+    superclass_names: Sequence[str] | None = None,
+    mirrored: bool = True,
+) -> Dataset:
+    """Build a data set from arrays as people store them.
+
+    Takes uint8, or floats in [0, 1] that are multiples of 1/255; grey (n, h, w) or with channels
+    first or last.
+    """
+    pixels = torch.as_tensor(np.asarray(images))
+    if pixels.ndim == 3:
+        pixels = pixels[:, None]
+    if pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
+        pixels = pixels.permute(0, 3, 1, 2)
+    if pixels.dtype.is_floating_point:
+        check_pixels(pixels)
+        whole = (pixels * 255).round()
+        if bool(((pixels * 255 - whole).abs() > 0.01).any()):
+            raise ClasswiseError(
+                "float pixels are not multiples of 1/255 and would be rounded; store uint8 images, "
+                "or pass float tensors to classwise.audit"
+            )
+        pixels = whole.to(torch.uint8)
+    numbers = torch.as_tensor(np.asarray(labels))
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if not numbers.dtype.is_floating_point:
+        numbers = numbers.long()
+    if class_names is None:
+        count = int(numbers.max()) + 1 if len(numbers) else 0
+        class_names = [str(k) for k in range(count)]
+    return Dataset(
+        pixels.contiguous(),
+        numbers,
+        tuple(str(name) for name in class_names),
+        None if superclass_of is None else tuple(int(s) for s in superclass_of),
+        None if superclass_names is None else tuple(str(s) for s in superclass_names),
+        mirrored,
+    )

@@ -1,0 +1,73 @@
+"""Which samples train and which validate: pure functions of labels and seed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from classwise.draws import Draws
+from classwise.errors import ClasswiseError
+
+
+def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Split into (train, valid), both in data set order.
+
+    A fraction takes that share of every class, at least one where the class has two or more,
+    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order.
+
+    >>> train, valid = split_indices(torch.tensor([0, 1, 0, 1, 0, 1]), "last:1")
+    >>> train.tolist(), valid.tolist()
+    ([0, 1, 2, 3], [4, 5])
+    """
+    position = torch.arange(len(labels))
+    kind, _, number = str(rule).partition(":")
+    if kind in ("first", "last"):
+        count = _whole(number, rule)
+        rank = rank_within_class(labels, position if kind == "first" else position.flip(0))
+        chosen = rank < count
+    else:
+        fraction = _fraction(kind, rule)
+        sizes = torch.bincount(labels)
+        wanted = (sizes * fraction).ceil().long() if fraction else torch.zeros_like(sizes)
+        wanted = torch.minimum(wanted, (sizes - 1).clamp(min=0))  # never empty a class of training
+        shuffled = Draws(seed, "split").order(len(labels)).argsort()
+        chosen = rank_within_class(labels, shuffled) < wanted[labels]
+    if bool(chosen.all()) and len(labels):
+        raise ClasswiseError(f"split {rule!r} leaves no training sample; ask for fewer per class")
+    return position[~chosen], position[chosen]
+
+
+def rank_within_class(labels: Tensor, key: Tensor) -> Tensor:
+    """Place of each sample among its own class when sorted by `key` (0 is first).
+
+    >>> rank_within_class(torch.tensor([7, 7, 3, 7]), torch.tensor([2, 0, 1, 3])).tolist()
+    [1, 0, 0, 2]
+    """
+    order = key.argsort(stable=True)
+    order = order[labels[order].argsort(stable=True)]  # by class, then by key
+    sizes = torch.bincount(labels)
+    begin = sizes.cumsum(0) - sizes
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(labels)) - begin[labels[order]]
+    return rank
+
+
+def _fraction(text: str, rule: str | float) -> float:
+    try:
+        fraction = float(text)
+    except ValueError:
+        fraction = -1.0
+    if not 0 <= fraction < 1:
+        raise ClasswiseError(
+            f"split {rule!r} is not known; give a fraction of each class such as 0.02, "
+            "or first:N, or last:N"
+        )
+    return fraction
+
+
+def _whole(text: str, rule: str | float) -> int:
+    if not text.isdigit() or not int(text):
+        raise ClasswiseError(
+            f"split {rule!r} needs a whole number of samples per class, as in first:100"
+        )
+    return int(text)

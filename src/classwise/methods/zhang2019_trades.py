@@ -1,0 +1,76 @@
+"""TRADES: clean loss plus β times the divergence under attack (Zhang et al., ICML 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from classwise.attacks.losses import divergence
+from classwise.attacks.pgd import BatchNormMode
+from classwise.classes.settings import ClassSettings
+from classwise.objective import Term, label_loss
+from classwise.recipe import Among, Method, Slots
+from classwise.types import Labels, Logits
+
+
+@dataclass(frozen=True, slots=True)
+class TradesObjective:
+    """CE(f(x), y) + β_y · KL(p(x) ‖ p(x')), or the same divided by 1 + β_y."""
+
+    normalised: bool
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Clean first, then robust: BatchNorm sees them one after the other."""
+        return ("clean", "robust")
+
+    def terms(
+        self, outputs: Mapping[str, Logits], labels: Labels, rows: ClassSettings
+    ) -> Sequence[Term]:
+        """Two terms; gradients flow through both predictions, as in the original."""
+        natural = label_loss(outputs["clean"], labels, rows)
+        boundary = divergence(outputs["clean"], outputs["robust"])
+        share = 1 / (1 + rows.beta) if self.normalised else 1.0
+        return [
+            Term("clean_ce", natural, rows.label_weight, share),
+            Term("robust_kl", boundary, rows.robust_weight, rows.beta * share),
+        ]
+
+
+class Trades(Method):
+    """Trade clean against robust accuracy: CE(f(x), y) + β·KL(p(x) ‖ p(x')).
+
+    `normalised` divides by 1 + β as the CFA code does; the default is plain, except beside a
+    method that calibrates β per class.
+    """
+
+    name: ClassVar[str] = "trades"
+    paper: ClassVar[str] = "Zhang et al., ICML 2019"
+    base: ClassVar[bool] = True
+
+    beta: Annotated[float, Field(ge=0)] = 6.0  # β
+    normalised: bool | None = None
+    steps: Annotated[int, Field(ge=0)] = 10  # T
+    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    batchnorm: BatchNormMode = "eval"
+
+    def resolve(self, among: Among) -> Method:
+        """Normalise where β differs from class to class."""
+        if self.normalised is not None:
+            return self
+        return self.model_copy(update={"normalised": bool(among.names & {"ccr", "cfa"})})
+
+    def fill(self) -> Slots:
+        """Fill the attack, the objective and its β."""
+        return Slots(
+            reference="clean",
+            start="gaussian",
+            steps=self.steps,
+            step=self.step,
+            batchnorm=self.batchnorm,
+            objective=TradesObjective(bool(self.normalised)),
+            beta=self.beta,
+        )

@@ -1,0 +1,98 @@
+"""Images in [0, 1] to logits; normalisation lives inside the model."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from classwise.errors import ClasswiseError, unknown
+from classwise.models.classifier import Classifier
+from classwise.models.networks import cnn, resnet9
+from classwise.spelling import parse_call
+
+MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {"cnn": cnn, "resnet9": resnet9}
+
+
+def build_model(
+    spec: str,
+    *,
+    num_classes: int,
+    channels: int,
+    mean: Sequence[float],
+    deviation: Sequence[float],
+    extra: int = 0,
+    seed: int = 0,
+) -> nn.Module:
+    """Build `cnn`, `resnet9(width=16)` or a user's own `module:callable`, with seeded weights.
+
+    The global random state is left as it was.
+    """
+    call = parse_call(spec)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if ":" in call.name:
+            return _own_model(call.name, call.options, num_classes, channels, extra)
+        if call.name not in MODELS:
+            raise unknown("model", call.name, [*MODELS, "module:callable"])
+        maker = MODELS[call.name]
+        known = [name for name in inspect.signature(maker).parameters if name != "channels"]
+        for name, value in call.options.items():
+            if name not in known:
+                raise unknown(f"option of {call.name}", name, known)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ClasswiseError(
+                    f"{call.name}({name}={value!r}): give a whole number from 1 up"
+                )
+        if call.args:
+            raise ClasswiseError(f"{spec}: name the options, as in {call.name}({known[0]}=16)")
+        features, width = maker(channels, **call.options)
+        return Classifier(features, width, num_classes, mean=mean, deviation=deviation, extra=extra)
+
+
+def import_object(spec: str) -> Any:
+    """Import `module:name`, looking in the current folder too."""
+    module_name, _, name = spec.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as reason:
+        raise ClasswiseError(f"{spec}: {reason}; run in the folder that holds it") from None
+    if not hasattr(module, name):
+        raise unknown(f"name in {module_name}", name, [n for n in dir(module) if n[0] != "_"])
+    return getattr(module, name)
+
+
+def _own_model(
+    spec: str, options: dict[str, Any], num_classes: int, channels: int, extra: int
+) -> nn.Module:
+    """Call the user's function with those of our arguments that it names."""
+    if extra:
+        raise ClasswiseError(
+            f"{spec}: only built-in models have extra outputs; take one of {', '.join(MODELS)}"
+        )
+    found = import_object(spec)
+    if isinstance(found, nn.Module):
+        return found
+    if not callable(found):
+        raise ClasswiseError(
+            f"{spec} is {type(found).__name__}; it must be a model or a function returning one"
+        )
+    offered = {"num_classes": num_classes, "channels": channels}
+    try:
+        wanted = inspect.signature(found).parameters
+    except ValueError:
+        wanted = {}  # type: ignore[assignment]
+    model = found(**{k: v for k, v in offered.items() if k in wanted}, **options)
+    if not isinstance(model, nn.Module):
+        raise ClasswiseError(
+            f"{spec} returned {type(model).__name__}; it must return a torch.nn.Module"
+        )
+    return model

@@ -1,0 +1,336 @@
+"""A recipe: one value per slot of the training step, composed from methods.
+
+A method is a bundle over slots, so papers combine: `trades(beta=6) | ccm()` in Python,
+`trades(beta=6)+ccm` as a string, or a TOML table per method. Every slot and every class
+setting has one owner; since owners never overlap, the order of composition does not matter.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from classwise.attacks.inner import InnerAttack, StopRule
+from classwise.attacks.pgd import BatchNormMode
+from classwise.classes.settings import Chain, ClassPolicy
+from classwise.data.augment import CropFlip
+from classwise.errors import ClasswiseError, unknown
+from classwise.objective import Objective, Reduction
+from classwise.spelling import parse_call, parse_value, split_outside_brackets
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A passive weight average, updated once per epoch: θ̄ ← d·θ̄ + (1 − d)·θ."""
+
+    name: str
+    decay: float  # d
+    start: float  # epoch, or fraction of the run
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A passive choice of the weights to keep, made on validation data only."""
+
+    name: str
+    score: Literal["latest", "overall", "overall+worst"]
+
+
+KEEPS = (Keep("last", "latest"), Keep("best", "overall+worst"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """What one method brings; None and () leave a slot to the others."""
+
+    augment: CropFlip | None = None
+    reference: Literal["label", "clean"] | None = None
+    start: Literal["none", "uniform", "gaussian"] | None = None
+    steps: int | None = None
+    step: float | None = None
+    stop: StopRule | None = None
+    batchnorm: BatchNormMode | None = None
+    objective: Objective | None = None
+    beta: float | None = None
+    reduction: Reduction | None = None
+    policies: tuple[ClassPolicy, ...] = ()
+    averages: tuple[Average, ...] = ()
+    keeps: tuple[Keep, ...] = ()
+
+
+COLLECTIONS = ("policies", "averages", "keeps")
+# What a slot is where no method fills it, in the words `classwise recipe` prints.
+UNFILLED: dict[str, Any] = {
+    "augment": "crop and flip, as the data allow",
+    "step": "eps / 4",
+    "stop": "never",
+    "reduction": "mean",
+    "keeps": KEEPS,
+}
+
+
+class Method(BaseModel):
+    """A paper's method: its options, and the slots it fills with them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
+
+    name: ClassVar[str]
+    paper: ClassVar[str] = ""
+    base: ClassVar[bool] = False  # brings an objective; a recipe has exactly one such method
+    extends: ClassVar[frozenset[str]] = frozenset()  # methods whose slots it may take over
+    implies: ClassVar[str | None] = None  # base to add where a recipe has none
+
+    def __init__(self, **options: Any) -> None:
+        known = type(self).model_fields
+        for option in options:
+            if option not in known:
+                raise unknown(f"option of {self.name}", option, known or ["none"])
+        try:
+            super().__init__(**options)
+        except ValidationError as reason:
+            first = reason.errors()[0]
+            where = ".".join(str(part) for part in first["loc"][:1])
+            raise ClasswiseError(
+                f"{self.name}({where}={first['input']!r}): {first['msg'].lower()}"
+            ) from None
+
+    def resolve(self, among: Among) -> Method:  # noqa: ARG002
+        """Return the method with the defaults that depend on its company filled in."""
+        return self
+
+    def fill(self) -> Slots:
+        """Return what the (resolved) method puts into the slots."""
+        raise NotImplementedError
+
+    def __or__(self, other: Method | Recipe) -> Recipe:
+        return compose([self, *_methods_of(other)])
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """What a method may know of its company when it chooses its defaults."""
+
+    names: frozenset[str]
+
+    def first(self, table: Mapping[str, Any], otherwise: Any) -> Any:
+        """Return the entry of the first method in the table that is present."""
+        return next((value for name, value in table.items() if name in self.names), otherwise)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All slots of the training step, and who filled each."""
+
+    methods: tuple[Method, ...]  # resolved; the base first, then by name
+    slots: Slots = field(compare=False)
+    owners: Mapping[str, str] = field(compare=False)  # slot or class setting -> method name
+
+    def __or__(self, other: Method | Recipe) -> Recipe:
+        return compose([*self.methods, *_methods_of(other)])
+
+    @property
+    def name(self) -> str:
+        """The short spelling, such as `trades+ccm+ema`."""
+        return "+".join(method.name for method in self.methods)
+
+    @property
+    def attacks(self) -> bool:
+        """Whether training perturbs its images."""
+        return self.slots.reference is not None
+
+    @property
+    def inner(self) -> InnerAttack | None:
+        """The attack inside training, put together from its parts."""
+        parts = self.slots
+        if parts.reference is None:
+            return None
+        return InnerAttack(
+            reference=parts.reference,
+            start=parts.start or "uniform",
+            steps=10 if parts.steps is None else parts.steps,
+            batchnorm=parts.batchnorm or "eval",
+            stop=parts.stop,
+        )
+
+    @property
+    def canonical(self) -> dict[str, dict[str, Any]]:
+        """Every option of every method: what enters a run's identity."""
+        return {method.name: method.model_dump() for method in self.methods}
+
+    def explain(self) -> list[tuple[str, str, str]]:
+        """Rows of (slot, value, owner)."""
+        rows = []
+        for slot in fields(self.slots):
+            value = getattr(self.slots, slot.name)
+            if slot.name == "policies":
+                for policy in value:
+                    for setting in sorted(policy.writes):
+                        rows.append((f"class {setting}", str(policy), self.owners[setting]))
+            elif slot.name in COLLECTIONS:
+                for item in value or UNFILLED.get(slot.name, ()):
+                    rows.append(
+                        (slot.name, _say(item), self.owners.get(slot.name + item.name, "-"))
+                    )
+            elif value is not None or (
+                slot.name in UNFILLED and (self.attacks or slot.name != "stop")
+            ):
+                shown = UNFILLED[slot.name] if value is None else _say(value)
+                rows.append((slot.name, str(shown), self.owners.get(slot.name, "-")))
+        return rows
+
+
+def compose(methods: Iterable[Method]) -> Recipe:
+    """Merge methods into one recipe; two owners of one thing are refused by name."""
+    given = list(methods)
+    for method in given:
+        if sum(other.name == method.name for other in given) > 1:
+            raise ClasswiseError(f"{method.name} appears twice; name each method once")
+    if not any(method.base for method in given):
+        implied = {method.implies for method in given if method.implies}
+        from classwise.methods import METHODS  # the table of names sits after this file on the walk
+
+        if len(implied) != 1:
+            bases = ", ".join(name for name, kind in METHODS.items() if kind.base)
+            names = "+".join(method.name for method in given)
+            raise ClasswiseError(f"{names} has no training loss; add one of {bases}")
+        given.append(METHODS[implied.pop()]())
+    among = Among(frozenset(method.name for method in given))
+    resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
+    slots, owners = _merge(resolved)
+    _check_sense(slots, owners)
+    return Recipe(tuple(resolved), slots, owners)
+
+
+def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
+    merged: dict[str, Any] = dict.fromkeys(COLLECTIONS, ())
+    owners: dict[str, str] = {}
+    replaceable = {method.name: method.extends for method in methods}
+
+    def claim(thing: str, words: str, name: str) -> bool:
+        """Note the owner; false where another method rightly took this over before."""
+        holder = owners.get(thing)
+        if holder is not None and name in replaceable[holder]:
+            return False
+        if holder is not None and holder not in replaceable[name]:
+            raise ClasswiseError(f"{holder} and {name} both set {words}; keep one of them")
+        owners[thing] = name
+        return True
+
+    for method in methods:
+        brought = method.fill()
+        for slot in fields(brought):
+            value = getattr(brought, slot.name)
+            if slot.name == "policies":
+                for policy in value:
+                    for setting in sorted(policy.writes):
+                        claim(setting, f"the class setting {setting!r}", method.name)
+                merged["policies"] += value
+            elif slot.name in COLLECTIONS:
+                for item in value:
+                    claim(slot.name + item.name, f"the {slot.name[:-1]} {item.name!r}", method.name)
+                merged[slot.name] += value
+            elif value is not None and claim(slot.name, f"the slot {slot.name!r}", method.name):
+                merged[slot.name] = value
+    Chain(merged["policies"])
+    return Slots(**merged), owners
+
+
+def _check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
+    """Refuse compositions that would quietly do nothing."""
+    for setting in ("margin", "step", "target_odds"):
+        if setting in owners and slots.reference is None:
+            raise ClasswiseError(
+                f"{owners[setting]} steers an attack, but {owners['objective']} has none; "
+                "use at or trades instead"
+            )
+    if "beta" in owners and slots.beta is None and owners["beta"] != owners.get("objective"):
+        raise ClasswiseError(
+            f"{owners['beta']} sets a beta, but {owners['objective']} has none; use trades instead"
+        )
+
+
+def make_method(name: str, options: Mapping[str, Any]) -> Method:
+    """Make a method by its name."""
+    from classwise.methods import METHODS
+
+    if name not in METHODS:
+        raise unknown("method", name, METHODS)
+    return METHODS[name](**options)
+
+
+def parse_recipe(text: str, settings: Mapping[str, Any] | None = None) -> Recipe:
+    """Read `trades(beta=6)+ccm(margin_floor=0.3)`; `settings` are pairs like `ccm.margin_floor=0.4`.
+
+    >>> parse_recipe("ccm + trades").name
+    'trades+ccm'
+    """
+    calls = [parse_call(part) for part in split_outside_brackets(text, "+")]
+    options: dict[str, dict[str, Any]] = {}
+    for call in calls:
+        if call.args:
+            raise ClasswiseError(f"{call.name}: name the options, as in {call.name}(option=value)")
+        if call.name in options:
+            raise ClasswiseError(f"{call.name} appears twice; name each method once")
+        options[call.name] = dict(call.options)
+    for key, value in (settings or {}).items():
+        name, dot, option = key.partition(".")
+        if not dot or name not in options:
+            raise ClasswiseError(
+                f"--set {key}: write METHOD.OPTION=VALUE with a method of {'+'.join(options)}"
+            )
+        options[name][option] = parse_value(value) if isinstance(value, str) else value
+    return compose(make_method(name, chosen) for name, chosen in options.items())
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a TOML file: `compose = "trades + ccm"` and one table of options per method."""
+    try:
+        content = tomllib.loads(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as reason:
+        raise ClasswiseError(f"cannot read the recipe {path}: {reason}") from None
+    text = content.pop("compose", None)
+    if not isinstance(text, str):
+        raise ClasswiseError(f'{path} needs a line such as compose = "trades + ccm"')
+    settings = {}
+    for name, table in content.items():
+        if not isinstance(table, dict):
+            raise ClasswiseError(f"{path}: {name!r} is not a table; write [{name}] and its options")
+        for option, value in table.items():
+            word = isinstance(value, str)
+            settings[f"{name}.{option}"] = parse_value(value) if word else value
+    return parse_recipe(text, settings)
+
+
+def load_recipe(
+    recipe: str | Path | Recipe | Method, settings: Mapping[str, Any] | None = None
+) -> Recipe:
+    """Take a recipe in any of its spellings; a string ending in .toml is a file."""
+    if isinstance(recipe, Recipe | Method):
+        return compose(_methods_of(recipe))
+    if str(recipe).endswith(".toml"):
+        return read_recipe(recipe)
+    return parse_recipe(str(recipe), settings)
+
+
+def epoch_of(when: float, epochs: int) -> int:
+    """Turn a "when" into an epoch: below 1 it is a fraction of the run.
+
+    >>> epoch_of(0.25, 200), epoch_of(50, 200), epoch_of(0, 30)
+    (50, 50, 0)
+    """
+    return round(when * epochs) if when < 1 else int(when)
+
+
+def _methods_of(thing: Method | Recipe) -> list[Method]:
+    return list(thing.methods) if isinstance(thing, Recipe) else [thing]
+
+
+def _say(value: Any) -> str:
+    """Show a slot's value without noise: plain functions and classes by their repr."""
+    return value.__name__ if inspect.isfunction(value) else str(value)

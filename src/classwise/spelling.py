@@ -1,0 +1,140 @@
+"""How people write things: `resnet9(width=16)`, `trades(beta=6)+ccm`, `8/255`.
+
+One small grammar serves recipes, models, data sources and attacks. Values are parsed as
+literals (numbers, fractions, strings, booleans, lists, dicts, bare words), never evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from classwise.errors import ClasswiseError
+
+_CALL = re.compile(r"\s*(?P<name>[A-Za-z_][\w.:/-]*)\s*(?:\((?P<inside>.*)\))?\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A name with its arguments."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def parse_call(text: str) -> Call:
+    """Read one name with optional arguments.
+
+    >>> parse_call("resnet9(width=16)")
+    Call(name='resnet9', args=(), options={'width': 16})
+    >>> parse_call("longtail(cifar10, factor=1/50)").options
+    {'factor': 0.02}
+    """
+    match = _CALL.fullmatch(text)
+    if not match:
+        raise ClasswiseError(f"cannot read {text!r}; write a name, or name(option=value)")
+    inside = match["inside"]
+    if inside is None or not inside.strip():
+        return Call(match["name"])
+    try:
+        tree = ast.parse(f"_({inside})", mode="eval").body
+    except SyntaxError:
+        raise ClasswiseError(f"cannot read the options in {text!r}; write option=value") from None
+    if not isinstance(tree, ast.Call) or any(word.arg is None for word in tree.keywords):
+        raise ClasswiseError(f"cannot read the options in {text!r}; write option=value")
+    args = tuple(_literal(node, text) for node in tree.args)
+    options: dict[str, Any] = {}
+    for word in tree.keywords:
+        options[str(word.arg)] = _literal(word.value, text)
+    return Call(match["name"], args, options)
+
+
+def parse_value(text: str) -> Any:
+    """Read one value: `0.3`, `8/255`, `true`, `[1, 2]`, or a bare word.
+
+    >>> parse_value("8/255") == 8 / 255, parse_value("cosine"), parse_value("true")
+    (True, 'cosine', True)
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        return text
+    try:
+        return _literal(tree, text)
+    except ClasswiseError:
+        return text
+
+
+def split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split at a separator that is not inside brackets or quotes.
+
+    >>> split_outside_brackets("a(x=[1,2]), b", ",")
+    ['a(x=[1,2])', ' b']
+    """
+    pieces, depth, quote, piece = [], 0, "", ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        if letter == separator and depth == 0 and not quote:
+            pieces.append(piece)
+            piece = ""
+        else:
+            piece += letter
+    return [*pieces, piece]
+
+
+def parse_eps(value: float | int | str) -> float:
+    """Read an attack radius in image units; a bare 8 is refused, since images live in [0, 1].
+
+    >>> parse_eps("8/255") == 8 / 255, parse_eps(0.03)
+    (True, 0.03)
+    >>> parse_eps(8)
+    Traceback (most recent call last):
+    classwise.errors.ClasswiseError: eps is 8.0, but images live in [0, 1]; did you mean 8/255?
+    """
+    number = parse_value(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ClasswiseError(
+            f"eps is {value!r}; write a fraction such as 8/255 or a number such as 0.03"
+        )
+    if number != number or number < 0:
+        raise ClasswiseError(f"eps is {value!r}; it must be 0 or more")
+    if number >= 1:
+        hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
+        raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
+    return float(number)
+
+
+def _literal(node: ast.expr, text: str) -> Any:
+    """Turn a syntax node into a plain value; anything that would need evaluating is refused."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=word):
+            return {"true": True, "false": False, "none": None}.get(word.lower(), word)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = _literal(operand, text)
+            if isinstance(number, int | float):
+                return -number
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            top, bottom = _literal(left, text), _literal(right, text)
+            if isinstance(top, int | float) and isinstance(bottom, int | float) and bottom:
+                return top / bottom
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_literal(item, text) for item in items]
+        case ast.Dict(keys=keys, values=values) if all(keys):
+            return {
+                _literal(k, text): _literal(v, text) for k, v in zip(keys, values, strict=True) if k
+            }
+        case ast.Attribute() | ast.Call():
+            return ast.unparse(node)  # a nested name such as longtail(cifar10(...))
+    raise ClasswiseError(f"cannot read a value in {text!r}; use numbers, fractions, words or lists")

@@ -1,0 +1,1 @@
+"""Loss -> optimiser -> counts -> average -> checkpoint."""

@@ -1,0 +1,95 @@
+"""Weights and training state on disk: safetensors with a JSON header, never a pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+
+FORMAT = 1
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    """Write tensors and a description, atomically."""
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    header = json.dumps({"format": FORMAT, **about}, sort_keys=True)
+    write_atomically(path, save(plain, {"classwise": header}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and their description; anything else is refused by name."""
+    if not path.is_file():
+        raise ClasswiseError(f"no checkpoint {path}")
+    with path.open("rb") as stream:
+        begin = stream.read(4)
+    if begin[:2] == b"PK" or begin[:1] == b"\x80":
+        raise ClasswiseError(
+            f"{path} is a pickle, which can run code when opened; save the weights as safetensors"
+        )
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as opened:
+            header = (opened.metadata() or {}).get("classwise")
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (safetensors.SafetensorError, OSError, ValueError) as reason:
+        raise ClasswiseError(f"{path} is damaged or no safetensors file ({reason})") from None
+    if header is None:
+        raise ClasswiseError(
+            f"{path} was not written by classwise: its header says nothing of the model"
+        )
+    about = json.loads(header)
+    if about.get("format") != FORMAT:
+        raise ClasswiseError(
+            f"{path} has format {about.get('format')}, this classwise reads format {FORMAT}"
+        )
+    return tensors, about
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Put a prefix before every name."""
+    return {f"{prefix}.{name}": value for name, value in tensors.items()}
+
+
+def under_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take the tensors with a prefix, without it."""
+    cut = len(prefix) + 1
+    return {n[cut:]: value for n, value in tensors.items() if n.startswith(f"{prefix}.")}
+
+
+def pack(prefix: str, state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Divide a flat state into tensors and plain values."""
+    tensors = {f"{prefix}.{n}": v for n, v in state.items() if isinstance(v, Tensor)}
+    plain = {n: v for n, v in state.items() if not isinstance(v, Tensor)}
+    return tensors, plain
+
+
+def pack_optimiser(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Divide an optimiser's state into tensors and plain values."""
+    state = optimiser.state_dict()["state"]
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, Any] = {}
+    for number, entry in state.items():
+        some, rest = pack(f"optimiser.{number}", entry)
+        tensors |= some
+        plain[str(number)] = rest
+    return tensors, plain
+
+
+def unpack_optimiser(
+    optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]
+) -> None:
+    """Put a packed state back."""
+    whole = optimiser.state_dict()
+    whole["state"] = {
+        int(number): {**rest, **under_prefix(f"optimiser.{number}", tensors)}
+        for number, rest in plain.items()
+    }
+    optimiser.load_state_dict(whole)

@@ -1,0 +1,87 @@
+"""Everything about a training run that is not a method."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from torch import nn
+
+from classwise.errors import ClasswiseError, unknown
+from classwise.recipe import epoch_of
+from classwise.spelling import parse_eps
+
+
+class TrainConfig(BaseModel):
+    """Data, model, threat and optimisation of one run; all of it enters the run's identity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    data: str = "digits"
+    valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
+    model: str = "cnn"
+    eps: Annotated[float, BeforeValidator(parse_eps)] = 8 / 255
+    norm: str = "Linf"
+    epochs: Annotated[int, Field(ge=0)] = 30
+    batch_size: Annotated[int, Field(ge=1)] = 128
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    lr: Annotated[float, Field(gt=0)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 5e-4
+    schedule: Literal["step", "cosine", "constant"] = "step"
+    drops: tuple[float, ...] = (0.5, 0.75)  # epochs or fractions at which the rate falls tenfold
+    valid_attack: str = "pgd-10"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def __init__(self, **options: Any) -> None:
+        for option in options:
+            if option not in type(self).model_fields:
+                raise unknown("training option", option, type(self).model_fields)
+        try:
+            super().__init__(**options)
+        except ValidationError as reason:
+            first = reason.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            message = first["msg"].removeprefix("Value error, ")
+            if message.startswith("eps is"):
+                raise ClasswiseError(message) from None
+            raise ClasswiseError(f"{where}={first['input']!r}: {message.lower()}") from None
+
+
+def learning_rate(config: TrainConfig, epoch: float) -> float:
+    """Rate at a (fractional) epoch.
+
+    >>> config = TrainConfig(epochs=200)
+    >>> [round(learning_rate(config, e), 4) for e in (0, 99.9, 100, 150)]
+    [0.1, 0.1, 0.01, 0.001]
+    """
+    if config.schedule == "constant":
+        return config.lr
+    if config.schedule == "cosine":
+        return config.lr * (1 + math.cos(math.pi * epoch / max(1, config.epochs))) / 2
+    passed = sum(epoch >= epoch_of(drop, config.epochs) for drop in config.drops)
+    return config.lr * 0.1**passed
+
+
+def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """Weight decay on all parameters, as the papers' code does."""
+    if config.optimiser == "adamw":
+        return torch.optim.AdamW(model.parameters(), config.lr, weight_decay=config.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(), config.lr, config.momentum, weight_decay=config.weight_decay
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """Take the device asked for, or the best there is."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as reason:
+        words = str(reason).splitlines()[0]
+        raise ClasswiseError(f"device {name!r} cannot be used ({words}); try auto or cpu") from None
+    return device

@@ -1,0 +1,188 @@
+"""The folder of a run: who it is, how it went, and the weights it kept.
+
+run.json             recipe, configuration, identity, versions
+history.jsonl        one line per epoch, per-class vectors; append-only
+times.jsonl          seconds per epoch, apart because they differ from run to run
+state.safetensors    all that a resume needs
+weights/*.safetensors  last, best, and the same for every average
+predictions/*.parquet  written by audits
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from classwise.data.dataset import DataSource
+from classwise.errors import ClasswiseError, unknown
+from classwise.files import write_atomically
+from classwise.models import build_model
+from classwise.recipe import Recipe, compose, make_method
+from classwise.train.checkpoint import read_tensors
+from classwise.train.config import TrainConfig
+
+
+def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
+    """Sixteen hex digits over all that decides the result; not device, paths or threads."""
+    facts = {
+        "recipe": recipe.canonical,
+        "config": config.model_dump(mode="json", exclude={"data"}),
+        "train": source.train.content_hash,
+    }
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training run on disk."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, recipe: Recipe, config: TrainConfig, source: DataSource) -> Run:
+        """Begin a run, or step into the same run again; a folder with another one is refused."""
+        run, identity = cls(path), identity_of(recipe, config, source)
+        if run._card.exists():
+            if run.about["identity"] != identity:
+                raise ClasswiseError(
+                    f"{path} holds another run ({run.about['recipe_name']}, identity "
+                    f"{run.about['identity']}, not {identity}); choose another --out"
+                )
+            return run
+        if path.exists() and any(path.iterdir()):
+            raise ClasswiseError(f"{path} exists and is no run of ours; choose another --out")
+        data = source.train
+        mean, deviation = data.channel_statistics
+        about = {
+            "format": 1,
+            "identity": identity,
+            "recipe_name": recipe.name,
+            "recipe": recipe.canonical,
+            "config": config.model_dump(mode="json"),
+            "data": {
+                "name": source.name,
+                "train_hash": data.content_hash,
+                "class_names": data.class_names,
+                "superclass_of": data.superclass_of,
+                "superclass_names": data.superclass_names,
+            },
+            "network": {
+                "spec": config.model,
+                "num_classes": data.num_classes,
+                "channels": data.channels,
+                "mean": mean,
+                "deviation": deviation,
+                "extra": 0,
+            },
+            "versions": {
+                "classwise": version("classwise"),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        write_atomically(run._card, (json.dumps(about, indent=1) + "\n").encode())
+        return run
+
+    @property
+    def _card(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What run.json says."""
+        try:
+            found: dict[str, Any] = json.loads(self._card.read_text())
+        except FileNotFoundError:
+            raise ClasswiseError(f"{self.path} is not a run: it has no run.json") from None
+        except (OSError, ValueError) as reason:
+            raise ClasswiseError(f"{self._card} cannot be read: {reason}") from None
+        return found
+
+    @property
+    def config(self) -> TrainConfig:
+        """The configuration it was trained with."""
+        return TrainConfig(**self.about["config"])
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe it was trained with."""
+        return compose(make_method(name, options) for name, options in self.about["recipe"].items())
+
+    @property
+    def finished_epochs(self) -> int:
+        """Epochs in its history."""
+        return len(self.history)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record per finished epoch; a line torn by a crash is passed over."""
+        return read_lines(self.path / "history.jsonl")
+
+    @property
+    def weights(self) -> list[str]:
+        """Names of the weights it kept: `last`, `best`, `ema-last` and so on."""
+        return sorted(path.stem for path in (self.path / "weights").glob("*.safetensors"))
+
+    def weights_path(self, name: str) -> Path:
+        """Where the weights of that name are."""
+        return self.path / "weights" / f"{name}.safetensors"
+
+    def model(self, weights: str = "last") -> nn.Module:
+        """Build the model with the weights of that name, in eval mode."""
+        if weights not in self.weights:
+            raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
+        return load_model(self.weights_path(weights))[0]
+
+
+def load_model(path: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """Build the model that a weights file describes, in eval mode, and return its description."""
+    tensors, about = read_tensors(path)
+    if "network" not in about:
+        raise ClasswiseError(f"{path} holds a training state, not weights; take one from weights/")
+    model = build_model(**about["network"])
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as reason:
+        words = " ".join(str(reason).split())[:200]
+        raise ClasswiseError(f"{path} does not fit its own model: {words}") from None
+    return model.eval(), about
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines up to the first torn one."""
+    records: list[dict[str, Any]] = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                break
+    return records
+
+
+def rewrite_lines(path: Path, records: list[dict[str, Any]]) -> None:
+    """Replace a file of JSON lines, atomically."""
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    write_atomically(path, text.encode())
+
+
+def append_line(path: Path, record: Mapping[str, Any]) -> None:
+    """Add one JSON line."""
+    with path.open("a") as stream:
+        stream.write(json.dumps(record) + "\n")
+        stream.flush()
