@@ -13,27 +13,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from classwise.audit.evaluate import audit as audit
-    from classwise.audit.metrics import ClassReport as ClassReport
+    from classwise.auditing.evaluate import audit as audit
+    from classwise.auditing.metrics import ClassReport as ClassReport
     from classwise.data.sources import open_data as open_data
     from classwise.errors import ClasswiseError as ClasswiseError
-    from classwise.recipe import load_recipe as recipe
-    from classwise.train.config import TrainConfig as TrainConfig
-    from classwise.train.loop import train as train
-    from classwise.train.run import Run as Run
+    from classwise.recipe import load_recipe as load_recipe
+    from classwise.training.config import TrainConfig as TrainConfig
+    from classwise.training.loop import train as train
+    from classwise.training.run import Run as Run
 
 _HOMES = {
-    "audit": "classwise.audit.evaluate:audit",
-    "ClassReport": "classwise.audit.metrics:ClassReport",
+    "audit": "classwise.auditing.evaluate:audit",
+    "ClassReport": "classwise.auditing.metrics:ClassReport",
     "ClasswiseError": "classwise.errors:ClasswiseError",
-    "Run": "classwise.train.run:Run",
-    "TrainConfig": "classwise.train.config:TrainConfig",
+    "Run": "classwise.training.run:Run",
+    "TrainConfig": "classwise.training.config:TrainConfig",
     "open_data": "classwise.data.sources:open_data",
-    "recipe": "classwise.recipe:load_recipe",
-    "train": "classwise.train.loop:train",
+    "load_recipe": "classwise.recipe:load_recipe",
+    "train": "classwise.training.loop:train",
 }
 
-__all__ = ["ClassReport", "ClasswiseError", "Run", "TrainConfig", "audit", "open_data", "recipe", "train"]
+__all__ = [
+    "ClassReport",
+    "ClasswiseError",
+    "Run",
+    "TrainConfig",
+    "audit",
+    "load_recipe",
+    "open_data",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class ClasswiseError(ValueError):
-    """Something the caller can put right; the command line prints it on one line and exits with 2."""
+    """Something the caller can put right; the command line prints it and exits with 2."""
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:

@@ -165,18 +165,20 @@ class Recipe:
 
     def explain(self) -> list[tuple[str, str, str]]:
         """Rows of (slot, value, owner)."""
-        rows = []
+        rows: list[tuple[str, str, str]] = []
         for slot in fields(self.slots):
             value = getattr(self.slots, slot.name)
             if slot.name == "policies":
-                for policy in value:
-                    for setting in sorted(policy.writes):
-                        rows.append((f"class {setting}", str(policy), self.owners[setting]))
+                rows += [
+                    (f"class {setting}", str(policy), self.owners[setting])
+                    for policy in value
+                    for setting in sorted(policy.writes)
+                ]
             elif slot.name in COLLECTIONS:
-                for item in value or UNFILLED.get(slot.name, ()):
-                    rows.append(
-                        (slot.name, _say(item), self.owners.get(slot.name + item.name, "-"))
-                    )
+                rows += [
+                    (slot.name, _say(item), self.owners.get(slot.name + item.name, "-"))
+                    for item in value or UNFILLED.get(slot.name, ())
+                ]
             elif value is not None or (
                 slot.name in UNFILLED and (self.attacks or slot.name != "stop")
             ):
@@ -265,7 +267,7 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method:
 
 
 def parse_recipe(text: str, settings: Mapping[str, Any] | None = None) -> Recipe:
-    """Read `trades(beta=6)+ccm(margin_floor=0.3)`; `settings` are pairs like `ccm.margin_floor=0.4`.
+    """Read `trades(beta=6)+ccm`; `settings` are pairs such as `ccm.margin_floor` and its value.
 
     >>> parse_recipe("ccm + trades").name
     'trades+ccm'

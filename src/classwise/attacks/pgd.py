@@ -42,8 +42,10 @@ def pgd(
     >>> from classwise.attacks.losses import CrossEntropy
     >>> x = torch.tensor([0.5, 0.5]).view(1, 1, 1, 2)
     >>> one = torch.tensor([0.1])
-    >>> pgd(flat, x, CrossEntropy(torch.tensor([0])), radius=one, step=one, steps=1).flatten().tolist()
-    [0.4000000059604645, 0.6000000238418579]
+    >>> away = CrossEntropy(torch.tensor([0]))
+    >>> moved = pgd(flat, x, away, radius=one, step=one, steps=1)
+    >>> [round(pixel, 2) for pixel in moved.flatten().tolist()]
+    [0.4, 0.6]
     """
     current = (images if start is None else start).detach()
     for _ in range(steps):

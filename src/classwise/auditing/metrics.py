@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classwise.audit.intervals import wilson
+from classwise.auditing.intervals import wilson
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 
@@ -306,7 +306,8 @@ class ClassReport(Mapping[str, ConditionReport]):
                 f"{key}: {report.overall:.1%} overall, worst class {report.worst:.1%} "
                 f"({report.worst_class}), best {report.best:.1%} ({report.best_class}), "
                 f"worst 10 % of classes {tail.mean:.1%} ({', '.join(tail.classes[:3])}"
-                f"{', …' if len(tail.classes) > 3 else ''}), class std {100 * report.spread:.1f} points"
+                f"{', …' if len(tail.classes) > 3 else ''}), "
+                f"class std {100 * report.spread:.1f} points"
                 + (f"; no samples: {', '.join(empty)}" if empty else "")
             )
         return "\n".join(lines)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.named import NamedAttack, parse_attacks
 from classwise.attacks.pgd import batchnorm_mode
-from classwise.audit.metrics import ClassReport, ConditionReport, count_predictions
-from classwise.audit.predictions import Predictions
+from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.auditing.predictions import Predictions
 from classwise.data.batches import Batches
 from classwise.data.dataset import check_labels, check_pixels
 from classwise.errors import ClasswiseError

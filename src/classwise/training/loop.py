@@ -38,8 +38,8 @@ from classwise.models import build_model
 from classwise.models.classifier import all_outputs
 from classwise.objective import total
 from classwise.recipe import KEEPS, Method, Recipe, load_recipe
-from classwise.train.average import RunningAverage
-from classwise.train.checkpoint import (
+from classwise.training.average import RunningAverage
+from classwise.training.checkpoint import (
     pack,
     pack_optimiser,
     read_tensors,
@@ -48,10 +48,10 @@ from classwise.train.checkpoint import (
     with_prefix,
     write_tensors,
 )
-from classwise.train.config import TrainConfig, choose_device, learning_rate, make_optimiser
-from classwise.train.progress import TrainProgress
-from classwise.train.run import Run, append_line, read_lines, rewrite_lines
-from classwise.train.validate import counts_under
+from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
+from classwise.training.progress import TrainProgress
+from classwise.training.run import Run, append_line, read_lines, rewrite_lines
+from classwise.training.validate import counts_under
 from classwise.types import Batch
 
 

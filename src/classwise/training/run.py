@@ -28,8 +28,8 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 from classwise.models import build_model
 from classwise.recipe import Recipe, compose, make_method
-from classwise.train.checkpoint import read_tensors
-from classwise.train.config import TrainConfig
+from classwise.training.checkpoint import read_tensors
+from classwise.training.config import TrainConfig
 
 
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from classwise.audit.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 
