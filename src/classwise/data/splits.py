@@ -37,6 +37,23 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     return position[~chosen], position[chosen]
 
 
+def balanced_subset(labels: Tensor, count: int, seed: int = 0) -> Tensor:
+    """Choose `count` samples, as evenly over the classes as their sizes allow, in data set order.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 0, 1])
+    >>> torch.bincount(labels[balanced_subset(labels, 3)]).tolist()
+    [2, 1]
+    """
+    if count >= len(labels):
+        return torch.arange(len(labels))
+    if count < 1:
+        raise ClasswiseError(f"cannot take {count} samples; give a number from 1 up")
+    shuffled = Draws(seed, "subset").order(len(labels)).argsort()
+    # One sample of every class first, then a second of every class, and so on.
+    rounds = rank_within_class(labels, shuffled) * len(labels) + shuffled
+    return rounds.argsort()[:count].sort().values
+
+
 def rank_within_class(labels: Tensor, key: Tensor) -> Tensor:
     """Place of each sample among its own class when sorted by `key` (0 is first).
 

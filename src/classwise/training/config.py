@@ -21,6 +21,7 @@ class TrainConfig(BaseModel):
 
     data: str = "digits"
     valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
+    subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
     eps: Annotated[float, BeforeValidator(parse_eps)] = 8 / 255
     norm: str = "Linf"

@@ -31,7 +31,7 @@ from classwise.data.augment import default_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
-from classwise.data.splits import split_indices
+from classwise.data.splits import balanced_subset, split_indices
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
 from classwise.models import build_model
@@ -111,6 +111,9 @@ class Trainer:
         data = source.train
         self.num_classes = data.num_classes
         train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
+        if config.subset:
+            kept = balanced_subset(data.labels[train_rows], config.subset, config.seed)
+            train_rows = train_rows[kept]
         size = config.batch_size
         self.train_data = Batches.of(data.subset(train_rows), size, device, train_rows)
         self.valid_data = Batches.of(data.subset(valid_rows), size, device, valid_rows)

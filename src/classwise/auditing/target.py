@@ -1,0 +1,135 @@
+"""Audit whatever the user points at: a run, a weights file, or a model of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from classwise.auditing.evaluate import class_report, evaluate
+from classwise.auditing.predictions import AuditedWeights, write_card, write_predictions
+from classwise.data.batches import Batches
+from classwise.data.dataset import Dataset
+from classwise.data.sources import choose_split, open_data
+from classwise.data.splits import balanced_subset
+from classwise.errors import ClasswiseError, unknown
+from classwise.models import build_model
+from classwise.training.config import choose_device
+from classwise.training.run import Run, load_model
+
+
+def audit_target(
+    target: str,
+    *,
+    data: str | None = None,
+    attacks: str = "clean,pgd-20",
+    eps: float | str | None = None,
+    norm: str = "Linf",
+    weights: str = "",
+    split: str = "test",
+    limit: int = 0,
+    batch_size: int = 256,
+    seed: int = 0,
+    folder: Path | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+) -> list[AuditedWeights]:
+    """Audit a target and keep the predictions in its run folder, or in `folder`."""
+    run = Run(Path(target)) if Path(target).is_dir() else None
+    where = run.path if run else folder
+    data = data or (run.config.data if run else None)
+    if data is None:
+        raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
+    source = open_data(data)
+    images = choose_split(source, split)
+    if limit:
+        images = images.subset(balanced_subset(images.labels, limit, seed=0))
+    if eps is None:
+        eps = run.config.eps if run else 8 / 255
+    home = choose_device(device)
+    audits = []
+    for name, recipe, model in _models(target, run, weights, images):
+        found = evaluate(
+            model.to(home),
+            Batches.of(images, batch_size, home),
+            num_classes=images.num_classes,
+            attacks=attacks,
+            eps=eps,
+            norm=norm,
+            seed=seed,
+            quiet=quiet,
+            title=f"{recipe} {name}",
+        )
+        if where is not None:
+            if run is None:
+                write_card(where, recipe, describe(source.name, images))
+            for one in found:
+                write_predictions(where, one, run=where.name, weights=name, split=split)
+        report = class_report(
+            found, images.class_names, images.superclass_of, images.superclass_names
+        )
+        run_name = where.name if where else target
+        audits.append(AuditedWeights(run_name, recipe, name, split, report))
+    return audits
+
+
+def describe(name: str, images: Dataset) -> dict[str, Any]:
+    """What a record must say of its data, so that it can be read without them."""
+    return {
+        "name": name,
+        "class_names": images.class_names,
+        "superclass_of": images.superclass_of,
+        "superclass_names": images.superclass_names,
+    }
+
+
+def _models(
+    target: str, run: Run | None, weights: str, images: Dataset
+) -> Iterator[tuple[str, str, nn.Module]]:
+    """(weights name, recipe name, model) of everything to audit."""
+    if run is not None:
+        _same_classes(target, run.about["data"]["class_names"], images)
+        for name in _chosen_weights(run, weights):
+            yield name, run.about["recipe_name"], run.model(name)
+    elif Path(target).is_file() or target.endswith(".safetensors"):
+        model, about = load_model(Path(target))
+        _same_classes(target, about["data"]["class_names"], images)
+        yield about["weights"], about["recipe"], model
+    elif ":" in target:
+        mean, deviation = images.channel_statistics
+        model = build_model(
+            target,
+            num_classes=images.num_classes,
+            channels=images.channels,
+            mean=mean,
+            deviation=deviation,
+        )
+        yield "given", target, model
+    else:
+        raise ClasswiseError(
+            f"{target} is neither a run folder, nor a weights file, nor module:callable"
+        )
+
+
+def _chosen_weights(run: Run, wanted: str) -> list[str]:
+    """By default the final weights of the model and of each of its averages."""
+    there = run.weights
+    if not there:
+        raise ClasswiseError(f"{run.path} has no weights yet; train it for at least one epoch")
+    if wanted == "all":
+        return there
+    names = wanted.split(",") if wanted else [n for n in there if n.split("-")[-1] == "last"]
+    for name in names:
+        if name not in there:
+            raise unknown(f"weights of {run.path}", name, there)
+    return names
+
+
+def _same_classes(target: str, trained: list[str], images: Dataset) -> None:
+    if tuple(trained) != images.class_names:
+        raise ClasswiseError(
+            f"{target} was trained on {len(trained)} classes ({', '.join(trained[:3])}, …), but "
+            f"the data have {images.num_classes} ({', '.join(images.class_names[:3])}, …)"
+        )
