@@ -36,7 +36,7 @@ def attacks() -> Listing:
     """Every attack an audit can name."""
     from classwise.attacks.named import KNOWN_ATTACKS
 
-    return ("attack", "what it does"), [(name, words) for name, words in KNOWN_ATTACKS.items()]
+    return ("attack", "what it does"), [(name, KNOWN_ATTACKS[name]) for name in KNOWN_ATTACKS]
 
 
 def data() -> Listing:

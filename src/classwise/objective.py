@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from classwise.attacks.inner import Moment
 from classwise.classes.settings import ClassSettings
-from classwise.types import Labels, Logits, PerSample
+from classwise.types import Batch, Images, Labels, Logits, PerSample
 
 Reduction: TypeAlias = Literal["mean", "weighted mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """All that an objective or a regulariser sees of a batch."""
+
+    outputs: Mapping[str, Logits]  # K + M outputs of each view that was forwarded
+    labels: Labels
+    rows: ClassSettings  # the settings of each sample
+    soft: Mapping[str, Tensor] = field(default_factory=dict)  # soft labels, where a mix made them
+    teacher: Logits | None = None  # of the clean images
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +43,70 @@ class Objective(Protocol):
 
     @property
     def views(self) -> tuple[str, ...]:
-        """Which inputs it wants forwarded, in this order: `clean`, `robust`."""
+        """Which inputs it wants forwarded, in this order: `clean`, `robust`, …."""
 
-    def terms(
-        self, outputs: Mapping[str, Logits], labels: Labels, rows: ClassSettings
-    ) -> Sequence[Term]:
-        """Terms from the logits of its views; `rows` holds the settings of each sample."""
+    def terms(self, outer: Outer) -> Sequence[Term]:
+        """Terms from the outputs of its views."""
+
+
+class Regulariser(Protocol):
+    """A penalty on a whole batch, which may keep state; the state is checkpointed."""
+
+    @property
+    def name(self) -> str:
+        """Name in the history and in the checkpoint."""
+
+    def begin(self, num_classes: int) -> dict[str, Tensor]:
+        """State before the first batch."""
+
+    def penalty(
+        self, outer: Outer, state: Mapping[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Penalty of a batch, and the state after it."""
+
+
+class Mix(Protocol):
+    """After the attack: new outer inputs, and soft labels over all outputs."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether the `robust` input still is the attacked image, so that it may be counted."""
+
+    def __call__(
+        self,
+        batch: Batch,
+        views: Mapping[str, Images],
+        outputs: int,
+        num_classes: int,
+        moment: Moment,
+    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+        """Inputs by view, and soft labels by view."""
+
+
+class StepRule(Protocol):
+    """How a loss becomes an update of the weights."""
+
+    def __call__(
+        self,
+        forward: Callable[[], Tensor],
+        model: nn.Module,
+        backward: Callable[[Tensor], None],
+        update: Callable[[], None],
+        moment: Moment,
+    ) -> None:
+        """Call `backward` on a loss and then `update`, with whatever comes in between."""
+
+
+def plain_step(
+    forward: Callable[[], Tensor],
+    model: nn.Module,  # noqa: ARG001
+    backward: Callable[[Tensor], None],
+    update: Callable[[], None],
+    moment: Moment,  # noqa: ARG001
+) -> None:
+    """Backward, then step."""
+    backward(forward())
+    update()
 
 
 def total(terms: Sequence[Term], reduction: Reduction) -> Tensor:
@@ -55,7 +125,12 @@ def total(terms: Sequence[Term], reduction: Reduction) -> Tensor:
     return torch.stack(parts).sum()
 
 
-def label_loss(logits: Logits, labels: Labels, rows: ClassSettings) -> PerSample:
-    """Cross-entropy per sample, with the class's logit margin taken off the true logit."""
-    taken = torch.zeros_like(logits).scatter_(1, labels[:, None], rows.logit_margin[:, None])
-    return F.cross_entropy(logits - taken, labels, reduction="none")
+def label_loss(outer: Outer, view: str) -> PerSample:
+    """Cross-entropy per sample to the label, or to the soft label a mix made for this view.
+
+    The class's logit margin is taken off the true logit.
+    """
+    logits = outer.outputs[view]
+    margin = outer.rows.logit_margin.to(logits.dtype)
+    taken = torch.zeros_like(logits).scatter_(1, outer.labels[:, None], margin[:, None])
+    return F.cross_entropy(logits - taken, outer.soft.get(view, outer.labels), reduction="none")

@@ -13,7 +13,16 @@ from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 
 RECIPES = ("clean", "at", "trades", "at+ccm", "trades+ccm+ema")
-CONFIG = TrainConfig(data="digits", model="cnn", eps=0.2, epochs=30, valid="0.1", lr=0.05)
+CONFIG = TrainConfig(
+    data="digits",
+    model="cnn",
+    eps=0.2,
+    epochs=30,
+    batch_size=64,
+    optimiser="adamw",
+    lr=2e-3,
+    valid="0.1",
+)
 
 
 def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) -> Path:

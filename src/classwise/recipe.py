@@ -12,67 +12,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from classwise.attacks.inner import InnerAttack, StopRule
-from classwise.attacks.pgd import BatchNormMode
-from classwise.classes.settings import Chain, ClassPolicy
-from classwise.data.augment import CropFlip
+from classwise.classes.settings import Chain
 from classwise.errors import ClasswiseError, unknown
-from classwise.objective import Objective, Reduction
+from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
 from classwise.spelling import parse_call, parse_value, split_outside_brackets
-
-
-@dataclass(frozen=True, slots=True)
-class Average:
-    """A passive weight average, updated once per epoch: θ̄ ← d·θ̄ + (1 − d)·θ."""
-
-    name: str
-    decay: float  # d
-    start: float  # epoch, or fraction of the run
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """A passive choice of the weights to keep, made on validation data only."""
-
-    name: str
-    score: Literal["latest", "overall", "overall+worst"]
-
-
-KEEPS = (Keep("last", "latest"), Keep("best", "overall+worst"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slots:
-    """What one method brings; None and () leave a slot to the others."""
-
-    augment: CropFlip | None = None
-    reference: Literal["label", "clean"] | None = None
-    start: Literal["none", "uniform", "gaussian"] | None = None
-    steps: int | None = None
-    step: float | None = None
-    stop: StopRule | None = None
-    batchnorm: BatchNormMode | None = None
-    objective: Objective | None = None
-    beta: float | None = None
-    reduction: Reduction | None = None
-    policies: tuple[ClassPolicy, ...] = ()
-    averages: tuple[Average, ...] = ()
-    keeps: tuple[Keep, ...] = ()
-
-
-COLLECTIONS = ("policies", "averages", "keeps")
-# What a slot is where no method fills it, in the words `classwise recipe` prints.
-UNFILLED: dict[str, Any] = {
-    "augment": "crop and flip, as the data allow",
-    "step": "eps / 4",
-    "stop": "never",
-    "reduction": "mean",
-    "keeps": KEEPS,
-}
 
 
 class Method(BaseModel):
@@ -85,6 +32,7 @@ class Method(BaseModel):
     base: ClassVar[bool] = False  # brings an objective; a recipe has exactly one such method
     extends: ClassVar[frozenset[str]] = frozenset()  # methods whose slots it may take over
     implies: ClassVar[str | None] = None  # base to add where a recipe has none
+    suggests: ClassVar[dict[str, Any]] = {}  # training settings of the paper, for that preset
 
     def __init__(self, **options: Any) -> None:
         known = type(self).model_fields
@@ -145,20 +93,6 @@ class Recipe:
         return self.slots.reference is not None
 
     @property
-    def inner(self) -> InnerAttack | None:
-        """The attack inside training, put together from its parts."""
-        parts = self.slots
-        if parts.reference is None:
-            return None
-        return InnerAttack(
-            reference=parts.reference,
-            start=parts.start or "uniform",
-            steps=10 if parts.steps is None else parts.steps,
-            batchnorm=parts.batchnorm or "eval",
-            stop=parts.stop,
-        )
-
-    @property
     def canonical(self) -> dict[str, dict[str, Any]]:
         """Every option of every method: what enters a run's identity."""
         return {method.name: method.model_dump() for method in self.methods}
@@ -170,7 +104,7 @@ class Recipe:
             value = getattr(self.slots, slot.name)
             if slot.name == "policies":
                 rows += [
-                    (f"class {setting}", str(policy), self.owners[setting])
+                    (f"class {setting}", str(policy), self.owners[f"class {setting}"])
                     for policy in value
                     for setting in sorted(policy.writes)
                 ]
@@ -180,7 +114,7 @@ class Recipe:
                     for item in value or UNFILLED.get(slot.name, ())
                 ]
             elif value is not None or (
-                slot.name in UNFILLED and (self.attacks or slot.name != "stop")
+                slot.name in UNFILLED and (self.attacks or slot.name not in ATTACK_SLOTS)
             ):
                 shown = UNFILLED[slot.name] if value is None else _say(value)
                 rows.append((slot.name, str(shown), self.owners.get(slot.name, "-")))
@@ -231,7 +165,7 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
             if slot.name == "policies":
                 for policy in value:
                     for setting in sorted(policy.writes):
-                        claim(setting, f"the class setting {setting!r}", method.name)
+                        claim(f"class {setting}", f"the class setting {setting!r}", method.name)
                 merged["policies"] += value
             elif slot.name in COLLECTIONS:
                 for item in value:
@@ -245,15 +179,24 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
 
 def _check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
     """Refuse compositions that would quietly do nothing."""
-    for setting in ("margin", "step", "target_odds"):
+    base = owners["objective"]
+    for setting in ("class margin", "class step", "class target_odds", "stop"):
         if setting in owners and slots.reference is None:
             raise ClasswiseError(
-                f"{owners[setting]} steers an attack, but {owners['objective']} has none; "
-                "use at or trades instead"
+                f"{owners[setting]} steers an attack, but {base} has none; use at or trades instead"
             )
-    if "beta" in owners and slots.beta is None and owners["beta"] != owners.get("objective"):
+    if "class beta" in owners and slots.beta is None:
         raise ClasswiseError(
-            f"{owners['beta']} sets a beta, but {owners['objective']} has none; use trades instead"
+            f"{owners['class beta']} sets a beta, but {base} has none; use trades instead"
+        )
+    if (
+        slots.mix is not None
+        and slots.objective is not None
+        and slots.objective.views != ("robust",)
+    ):
+        raise ClasswiseError(
+            f"{owners['mix']} changes the labels of attacked images, but {base} does not train on "
+            "those alone; use at instead"
         )
 
 

@@ -50,20 +50,47 @@ class Linf:
         return inside.clamp_(0, 1)
 
 
-LINF = Linf()
-_SPELLINGS: dict[str, Ball] = {"linf": LINF, "inf": LINF}
+@dataclass(frozen=True, slots=True)
+class L2:
+    """All pixels together may move by at most the radius, as Euclid measures it."""
+
+    name: str = "L2"
+
+    def spread(self, noise: Tensor, radius: PerSample) -> Tensor:
+        """Uniform in the cube around, pulled back into the ball."""
+        return self._shorten((2 * noise - 1) * per_image(radius), radius)
+
+    def uphill(self, slope: Tensor, step: PerSample) -> Tensor:
+        """Move along the gradient by the step; nowhere where the gradient is zero."""
+        return slope * per_image(step / lengths(slope).clamp(min=1e-12))
+
+    def project(self, moved: Images, images: Images, radius: PerSample) -> Images:
+        """Shorten to the radius first, then clip to [0, 1], which only shortens further."""
+        return (images + self._shorten(moved - images, radius)).clamp_(0, 1)
+
+    def _shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
+        return offset * per_image((radius / lengths(offset).clamp(min=1e-12)).clamp(max=1))
+
+
+LINF, L2_BALL = Linf(), L2()
+_SPELLINGS: dict[str, Ball] = {"linf": LINF, "inf": LINF, "l2": L2_BALL, "2": L2_BALL}
 
 
 def parse_norm(norm: str | float) -> Ball:
-    """Read a norm as people write it: `Linf`, `inf` or `numpy.inf`.
+    """Read a norm as people write it: `Linf`, `inf`, `numpy.inf`, `L2` or 2.
 
     >>> parse_norm(float("inf")).name
     'Linf'
     """
-    text = str(norm)
+    text = str(norm).removesuffix(".0")
     if text.lower() not in _SPELLINGS:
         raise unknown("norm", text, {ball.name for ball in _SPELLINGS.values()})
     return _SPELLINGS[text.lower()]
+
+
+def lengths(offset: Tensor) -> PerSample:
+    """Return the Euclidean length of each sample's offset."""
+    return offset.flatten(1).norm(dim=1)
 
 
 def per_image(values: PerSample) -> Tensor:

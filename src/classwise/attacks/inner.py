@@ -1,83 +1,130 @@
-"""The attack inside training: five parts, each with one owner."""
+"""The attack inside training: parts with one owner each, and the views it emits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import AttackLoss, CrossEntropy, Divergence
-from classwise.attacks.pgd import BatchNormMode, StopWatch, batchnorm_mode, pgd
+from classwise.attacks.pgd import BatchNormMode, batchnorm_mode, pgd
+from classwise.attacks.stops import StopRule
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
-from classwise.types import Batch, Images, Labels, Logits, PerSample
+from classwise.types import Batch, Images, Logits, PerSample
+
+Reference: TypeAlias = Literal["label", "clean", "teacher"]
+Start: TypeAlias = Literal["none", "uniform", "gaussian", "clipped gaussian"]
 
 
-class StopRule(Protocol):
-    """When a sample's attack ends before the last step."""
+@dataclass(frozen=True, slots=True)
+class View:
+    """One perturbed version of the batch; each has its own stop rule and its own noise."""
 
-    def watch(self, labels: Labels) -> StopWatch:
-        """Begin to watch one batch."""
+    name: str
+    stop: StopRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where in training we are: the keys of every random draw."""
+
+    seed: int
+    epoch: int
+    epochs: int
+
+    def draws(self, purpose: str) -> Draws:
+        """Random numbers for one purpose in this epoch."""
+        return Draws(self.seed, purpose, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class InnerAttack:
     """How training examples are perturbed."""
 
-    reference: Literal["label", "clean"]  # climb CE to the label, or KL to the clean prediction
-    start: Literal["none", "uniform", "gaussian"]
+    reference: Reference  # climb CE to the label, or KL to the clean or the teacher's prediction
+    start: Start
     steps: int  # T
     batchnorm: BatchNormMode
-    stop: StopRule | None = None
+    views: tuple[View, ...] = (View("robust"),)
+    jitter: float = 0.0  # ω, noise added at every update
 
-    def robust_view(
+    def perturb(
         self,
         model: nn.Module,
         batch: Batch,
+        moment: Moment,
         *,
         radius: PerSample,
         step: PerSample,
-        target_odds: Tensor | None,  # a row per sample
         ball: Ball,
-        seed: int,
-        epoch: int,
-    ) -> Images:
-        """Perturbed images, detached, in batch order; gradients and weights stay untouched."""
+        target_odds: Tensor | None = None,  # a row per sample
+        teacher: Logits | None = None,
+    ) -> dict[str, Images]:
+        """Perturbed images by view, detached, in batch order; weights stay untouched."""
         with batchnorm_mode(model, self.batchnorm):
-            return pgd(
-                model,
-                batch.images,
-                self._loss(model, batch, target_odds, seed, epoch),
-                radius=radius,
-                step=step,
-                steps=self.steps,
-                start=starting_images(self.start, batch, radius, ball, Draws(seed, "start", epoch)),
-                ball=ball,
-                stop=self.stop.watch(batch.labels) if self.stop else None,
-            )
+            loss = self._loss(model, batch, moment, target_odds, teacher)
+            return {
+                view.name: pgd(
+                    model,
+                    batch.images,
+                    loss,
+                    radius=radius,
+                    step=step,
+                    steps=self.steps,
+                    start=starting_images(
+                        self.start, batch, radius, ball, moment.draws(_purpose("start", view))
+                    ),
+                    ball=ball,
+                    stop=view.stop.watch(batch.labels, moment.epoch, moment.epochs)
+                    if view.stop
+                    else None,
+                    jitter=self._jitter(batch, moment, view),
+                )
+                for view in self.views
+            }
 
     def _loss(
         self,
         model: nn.Module,
         batch: Batch,
+        moment: Moment,
         target_odds: Tensor | None,
-        seed: int,
-        epoch: int,
+        teacher: Logits | None,
     ) -> AttackLoss:
         # Target odds, where some policy writes them, replace the reference and its direction.
         if target_odds is not None:
-            draws = Draws(seed, "targets", epoch)
-            return CrossEntropy(
-                draw_targets(batch.labels, target_odds, draws, batch.index), targeted=True
-            )
+            draws = moment.draws("targets")
+            targets = draw_targets(batch.labels, target_odds, draws, batch.index)
+            return CrossEntropy(targets, targeted=True)
         if self.reference == "label":
             return CrossEntropy(batch.labels)
+        if self.reference == "teacher":
+            assert teacher is not None
+            return Divergence(teacher)
         with torch.no_grad():
             clean: Logits = model(batch.images)
         return Divergence(clean)
+
+    def _jitter(self, batch: Batch, moment: Moment, view: View) -> _Jitter | None:
+        return _Jitter(self.jitter, batch, moment, view) if self.jitter else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Jitter:
+    size: float
+    batch: Batch
+    moment: Moment
+    view: View
+
+    def __call__(self, number: int) -> Tensor:
+        draws = self.moment.draws(f"{_purpose('jitter', self.view)} {number}")
+        images = self.batch.images
+        return self.size * draws.normal(self.batch.index, images.shape[1:], images.dtype)
 
 
 def starting_images(
@@ -90,5 +137,16 @@ def starting_images(
     if start == "uniform":
         noise = draws.uniform(batch.index, shape, dtype)
         return ball.project(batch.images + ball.spread(noise, radius), batch.images, radius)
-    # 0.001·N(0, 1), not clipped before the first forward, as in the released TRADES code.
-    return batch.images + 0.001 * draws.normal(batch.index, shape, dtype)
+    # 0.001·N(0, 1): TRADES does not clip it before the first forward, FAT and BAT do.
+    near = batch.images + 0.001 * draws.normal(batch.index, shape, dtype)
+    return near.clamp_(0, 1) if start == "clipped gaussian" else near
+
+
+def with_stop(views: Sequence[View], stop: StopRule | None) -> tuple[View, ...]:
+    """The robust view with this stop rule, and the other views as they are."""
+    return (View("robust", stop), *views)
+
+
+def _purpose(word: str, view: View) -> str:
+    """Each view draws its own noise; the plain one keeps the short name."""
+    return word if view.name == "robust" else f"{word} {view.name}"

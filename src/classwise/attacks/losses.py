@@ -39,6 +39,23 @@ class CrossEntropy:
 
 
 @dataclass(frozen=True, slots=True)
+class LogitGap:
+    """The CW loss: best other logit minus the true one, positive once the sample is fooled."""
+
+    labels: Labels
+
+    def __call__(self, logits: Logits) -> PerSample:
+        """Return the gap per sample."""
+        own = logits.gather(1, self.labels[:, None]).squeeze(1)
+        others = logits.scatter(1, self.labels[:, None], float("-inf"))
+        return others.amax(1) - own
+
+    def rows(self, keep: Tensor) -> LogitGap:
+        """Cut down to some samples."""
+        return LogitGap(self.labels[keep])
+
+
+@dataclass(frozen=True, slots=True)
 class Divergence:
     """Away from a given prediction: KL(q ‖ p(x')) with q = softmax(`reference`)."""
 

@@ -10,7 +10,7 @@ import torch
 
 from classwise.attacks.ball import Ball
 from classwise.attacks.inner import starting_images
-from classwise.attacks.losses import CrossEntropy
+from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.pgd import pgd
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown
@@ -21,6 +21,7 @@ KNOWN_ATTACKS = {
     "clean": "the images as they are",
     "fgsm": "one step of the whole radius, from the image itself",
     "pgd-K": "K steps up the cross-entropy from a random start; options: step, start",
+    "cw-K": "the same up the CW loss, best other logit minus the true one",
 }
 
 
@@ -32,6 +33,7 @@ class NamedAttack:
     steps: int
     start: Literal["none", "uniform"] = "uniform"
     step: float | None = None  # in image units; None means a quarter of eps
+    loss: Literal["ce", "cw"] = "ce"
 
     def perturb(
         self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
@@ -46,7 +48,7 @@ class NamedAttack:
         return pgd(
             model,
             batch.images,
-            CrossEntropy(batch.labels),
+            LogitGap(batch.labels) if self.loss == "cw" else CrossEntropy(batch.labels),
             radius=radius,
             step=radius if self.name == "fgsm" else step,
             steps=self.steps,
@@ -64,7 +66,8 @@ def parse_attack(text: str) -> NamedAttack:
     (20, 'none')
     """
     call = parse_call(text)
-    allowed = {"step", "start"} if call.name.startswith("pgd-") else set()
+    match = re.fullmatch(r"(pgd|cw)-(\d+)", call.name)
+    allowed = {"step", "start"} if match else set()
     for option in call.options:
         if option not in allowed:
             raise unknown(f"option of {call.name}", option, allowed or ["none"])
@@ -72,8 +75,7 @@ def parse_attack(text: str) -> NamedAttack:
         return NamedAttack("clean", 0, "none")
     if call.name == "fgsm":
         return NamedAttack("fgsm", 1, "none")
-    match = re.fullmatch(r"pgd-(\d+)", call.name)
-    if not match or int(match[1]) < 1 or call.args:
+    if not match or int(match[2]) < 1 or call.args:
         raise unknown("attack", text, KNOWN_ATTACKS)
     start = call.options.get("start", "uniform")
     if start not in ("none", "uniform"):
@@ -83,7 +85,8 @@ def parse_attack(text: str) -> NamedAttack:
         raise ClasswiseError(
             f"{text}: step is {step!r}; give a number between 0 and 1, such as 2/255"
         )
-    return NamedAttack(text.replace(" ", ""), int(match[1]), start, step)
+    loss: Literal["ce", "cw"] = "cw" if match[1] == "cw" else "ce"
+    return NamedAttack(text.replace(" ", ""), int(match[2]), start, step, loss)
 
 
 def parse_attacks(attacks: str | list[str] | tuple[str, ...]) -> list[NamedAttack]:

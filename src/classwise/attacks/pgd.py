@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 from classwise.attacks.ball import LINF, Ball, per_image
 from classwise.attacks.losses import AttackLoss
-from classwise.types import Images, LogitModel, Logits, PerSample
+from classwise.attacks.stops import StopWatch
+from classwise.types import Images, LogitModel, PerSample
 
 BatchNormMode: TypeAlias = Literal["train", "eval", "batch"]
-# Told the logits before each update, a stop rule answers which samples still move.
-StopWatch: TypeAlias = Callable[[Logits], Tensor]
 
 
 def pgd(
@@ -32,11 +31,14 @@ def pgd(
     start: Images | None = None,
     ball: Ball = LINF,
     stop: StopWatch | None = None,
+    jitter: Callable[[int], Tensor] | None = None,
 ) -> Images:
     """Images within `radius` of `images` that raise `loss`, detached and in batch order.
 
     Only the gradient of the input is computed; parameters, their gradients and the model's mode
-    are left alone. The first forward sees `start` as it is.
+    are left alone. The first forward sees `start` as it is. `stop` may freeze samples, never
+    drop them, since a smaller batch would change train-mode BatchNorm; `jitter` is noise added
+    to every update.
 
     >>> flat = lambda x: x.flatten(1)
     >>> from classwise.attacks.losses import CrossEntropy
@@ -48,17 +50,25 @@ def pgd(
     [0.4, 0.6]
     """
     current = (images if start is None else start).detach()
-    for _ in range(steps):
+    before = current
+    for number in range(steps):
         current.requires_grad_()
         with torch.enable_grad():
             logits = model(current)
             (slope,) = torch.autograd.grad(loss(logits).sum(), current)
         current = current.detach()
-        moved = ball.project(current + ball.uphill(slope, step), images, radius)
+        moved = current + ball.uphill(slope, step)
+        if jitter is not None:
+            moved += jitter(number)
+        moved = ball.project(moved, images, radius)
         if stop is not None:
-            moved = torch.where(per_image(stop(logits.detach())), moved, current)
-        current = moved
-    return current.detach()
+            verdict = stop(logits.detach())
+            moved = torch.where(per_image(verdict.moving), moved, current)
+            if verdict.rewound is not None:
+                moved = torch.where(per_image(verdict.rewound), before, moved)
+        before, current = current, moved
+    # A start outside the ball that no step moved must not leave like that.
+    return ball.project(current.detach(), images, radius)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from classwise.attacks.ball import parse_norm
+from classwise.attacks.losses import LogitGap
 from classwise.attacks.named import NamedAttack, parse_attacks
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
@@ -21,7 +22,7 @@ from classwise.data.batches import Batches
 from classwise.data.dataset import check_labels, check_pixels
 from classwise.errors import ClasswiseError
 from classwise.spelling import parse_eps
-from classwise.types import Batch, LogitModel, Logits
+from classwise.types import Batch, LogitModel
 
 
 def audit(
@@ -154,18 +155,7 @@ def _judge(
     with torch.no_grad():
         logits = model(images)
     _check_logits(logits, len(batch), num_classes)
-    return batch.index, batch.labels, logits.argmax(1), logit_gap(logits, batch.labels)
-
-
-def logit_gap(logits: Logits, labels: Tensor) -> Tensor:
-    """True logit minus the best other one; negative where the model is wrong.
-
-    >>> logit_gap(torch.tensor([[1.0, 3.0]]), torch.tensor([0])).tolist()
-    [-2.0]
-    """
-    own = logits.gather(1, labels[:, None]).squeeze(1)
-    others = logits.scatter(1, labels[:, None], float("-inf"))
-    return own - others.amax(1)
+    return batch.index, batch.labels, logits.argmax(1), -LogitGap(batch.labels)(logits)
 
 
 def _check_logits(logits: Any, count: int, num_classes: int) -> None:

@@ -12,7 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from classwise.auditing.intervals import wilson
+from classwise.auditing.intervals import exact, simultaneous, wilson, worst_interval
+from classwise.auditing.statistics import (
+    ExpectedWorst,
+    equal_classes_p_value,
+    expected_worst,
+    worst_class_warning,
+)
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 
@@ -67,14 +73,17 @@ class ConditionReport:
     @property
     def intervals(self) -> dict[str, tuple[float, float] | None]:
         """Wilson interval of each class's accuracy."""
-        low, high = wilson(
-            self.counts.confusion.diagonal().numpy(), self.counts.sizes.numpy(), self.level
-        )
-        ends = zip(low.tolist(), high.tolist(), strict=True)
-        return {
-            name: None if math.isnan(pair[0]) else pair
-            for name, pair in zip(self.class_names, ends, strict=True)
-        }
+        return self._named_pairs(*wilson(*self._hits_and_sizes, self.level))
+
+    @property
+    def exact_intervals(self) -> dict[str, tuple[float, float] | None]:
+        """Exact (Clopper-Pearson) interval of each class's accuracy."""
+        return self._named_pairs(*exact(*self._hits_and_sizes, self.level))
+
+    @property
+    def simultaneous_intervals(self) -> dict[str, tuple[float, float] | None]:
+        """Exact intervals that hold for all classes at once."""
+        return self._named_pairs(*simultaneous(*self._hits_and_sizes, self.level))
 
     @property
     def worst(self) -> float:
@@ -85,6 +94,28 @@ class ConditionReport:
     def worst_class(self) -> str:
         """Name of the worst class; the first one where several are equal."""
         return self.class_names[int(np.nanargmin(self.rates))]
+
+    @property
+    def worst_interval(self) -> tuple[float, float]:
+        """Interval for the truly worst class, which accounts for choosing the minimum."""
+        low, high = worst_interval(*self._hits_and_sizes, self.level)
+        return float(low), float(high)
+
+    @cached_property
+    def expected_worst_if_equal(self) -> ExpectedWorst:
+        """What the worst class would show if every class were at the overall accuracy."""
+        return expected_worst(self.counts.sizes.numpy(), self.overall)
+
+    @property
+    def equal_classes_p_value(self) -> float:
+        """Chance that equal classes show a worst class as bad as this one; approximate."""
+        return equal_classes_p_value(*self._hits_and_sizes)
+
+    @cached_property
+    def warning(self) -> str | None:
+        """What forbids a claim about the worst class, with the samples needed; None if nothing."""
+        sizes = self.counts.sizes.numpy()
+        return worst_class_warning(sizes, self.overall, worst=self.worst, level=self.level)
 
     @property
     def best(self) -> float:
@@ -169,6 +200,19 @@ class ConditionReport:
         """Worst over best class; 1 where the best is at 0 too."""
         return self.worst / self.best if self.best else 1.0
 
+    @property
+    def _hits_and_sizes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return self.counts.confusion.diagonal().numpy(), self.counts.sizes.numpy()
+
+    def _named_pairs(
+        self, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
+    ) -> dict[str, tuple[float, float] | None]:
+        ends = zip(low.tolist(), high.tolist(), strict=True)
+        return {
+            name: None if math.isnan(pair[0]) else pair
+            for name, pair in zip(self.class_names, ends, strict=True)
+        }
+
     def _named(self, values: npt.NDArray[np.float64]) -> dict[str, float | None]:
         plain = [None if math.isnan(v) else v for v in values.tolist()]
         return dict(zip(self.class_names, plain, strict=True))
@@ -221,6 +265,36 @@ class ClassReport(Mapping[str, ConditionReport]):
     def intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
         """Wilson interval of each class's accuracy."""
         return self._each("intervals")
+
+    @property
+    def exact_intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
+        """Exact interval of each class's accuracy."""
+        return self._each("exact_intervals")
+
+    @property
+    def simultaneous_intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
+        """Exact intervals that hold for all classes at once."""
+        return self._each("simultaneous_intervals")
+
+    @property
+    def worst_interval(self) -> dict[str, tuple[float, float]]:
+        """Interval for the truly worst class."""
+        return self._each("worst_interval")
+
+    @property
+    def expected_worst_if_equal(self) -> dict[str, ExpectedWorst]:
+        """What the worst class would show if all classes were equal."""
+        return self._each("expected_worst_if_equal")
+
+    @property
+    def equal_classes_p_value(self) -> dict[str, float]:
+        """Chance that equal classes show a worst class as bad as this one."""
+        return self._each("equal_classes_p_value")
+
+    @property
+    def warning(self) -> dict[str, str | None]:
+        """What forbids a claim about the worst class; None if nothing."""
+        return self._each("warning")
 
     @property
     def worst(self) -> dict[str, float]:

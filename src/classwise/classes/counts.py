@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from classwise.types import ClassByClass, Labels, Logits, PerClass, PerSample
@@ -51,6 +53,21 @@ class ClassCounts:
         }
         return cls(cells.view(num_classes, num_classes), probability, sums)
 
+    @classmethod
+    def of_logits(cls, labels: Labels, logits: Logits, details: frozenset[str]) -> ClassCounts:
+        """Count a batch of logits, with the summed softmax or label losses where asked for."""
+        logits = logits.detach()
+        losses = {}
+        if "losses" in details:
+            losses["label_ce"] = F.cross_entropy(logits.float(), labels, reduction="none")
+        return cls.of(
+            labels,
+            logits.argmax(1),
+            num_classes=logits.shape[1],
+            logits=logits if "probability" in details else None,
+            losses=losses,
+        )
+
     def __add__(self, other: ClassCounts) -> ClassCounts:
         both = self.probability is not None and other.probability is not None
         return ClassCounts(
@@ -89,6 +106,12 @@ class ClassCounts:
         return int(self.confusion.trace()) / total if total else float("nan")
 
     @property
+    def rates(self) -> dict[str, Any]:
+        """Overall and per-class accuracy for the history; None marks a class without samples."""
+        by_class = [None if rate != rate else rate for rate in self.accuracy.tolist()]
+        return {"overall": self.overall, "by_class": by_class}
+
+    @property
     def known_accuracy(self) -> PerClass:
         """Class accuracy with the overall one in place of classes without a sample."""
         fallback = torch.full_like(self.accuracy, self.overall).nan_to_num(0.0)
@@ -99,6 +122,11 @@ class ClassCounts:
         """Accuracy of the worst class that has samples; nan where there are none."""
         seen = self.accuracy[self.present]
         return float(seen.min()) if len(seen) else float("nan")
+
+    def tail(self, share: float = 0.1) -> float:
+        """Mean accuracy of the worst `share` of the classes that have samples, at least one."""
+        seen = self.accuracy[self.present].sort().values
+        return float(seen[: max(1, round(share * len(seen)))].mean())
 
     @property
     def false_positive_share(self) -> PerClass:

@@ -38,7 +38,8 @@ class ClassSettings:
     label_weight: PerClass  # multiplies cross-entropy terms, clean or robust
     robust_weight: PerClass  # multiplies KL terms
     logit_margin: PerClass  # taken off the true class's logit
-    temperatures: PerClass  # of a teacher's soft labels
+    clean_temperature: PerClass  # of a teacher's soft labels for clean images
+    robust_temperature: PerClass  # and for attacked ones
     target_odds: ClassByClass | None = None  # ψ; None: untargeted
 
     @classmethod
@@ -47,7 +48,7 @@ class ClassSettings:
     ) -> ClassSettings:
         """Treat every class alike: where each update begins."""
         one = torch.ones(num_classes)
-        return cls(margin * one, step * one, beta * one, one, one, 0 * one, one)
+        return cls(margin * one, step * one, beta * one, one, one, 0 * one, one, one)
 
     def to(self, device: torch.device | str) -> ClassSettings:
         """Move all tables to another device."""
@@ -78,9 +79,17 @@ class ClassPolicy:
 
     writes: ClassVar[frozenset[str]]  # the ClassSettings fields it changes
 
-    def needs(self, epoch: int) -> frozenset[Seen]:  # noqa: ARG002
+    def needs(self, epoch: int) -> frozenset[Seen]:
         """Which statistics it wants at the boundary after `epoch` epochs."""
-        return frozenset({TRAIN_ROBUST})
+        return frozenset({TRAIN_ROBUST}) if epoch else frozenset()
+
+    def details(self, epoch: int) -> frozenset[str]:  # noqa: ARG002
+        """What its statistics must hold beside confusion: `probability`, `losses`."""
+        return frozenset()
+
+    def bind(self, class_names: Sequence[str]) -> ClassPolicy:  # noqa: ARG002
+        """Replace class names among the options by class numbers, once the data are known."""
+        return self
 
     def update(
         self, settings: ClassSettings, feedback: Feedback
@@ -111,6 +120,14 @@ class Chain:
     def needs(self, epoch: int) -> frozenset[Seen]:
         """Return all that some policy wants to see; nothing else is computed."""
         return frozenset[Seen]().union(*(policy.needs(epoch) for policy in self.policies))
+
+    def details(self, epoch: int) -> frozenset[str]:
+        """Return what the counts must hold beside confusion at the boundary after `epoch`."""
+        return frozenset[str]().union(*(policy.details(epoch) for policy in self.policies))
+
+    def bind(self, class_names: Sequence[str]) -> Chain:
+        """Let every policy translate class names."""
+        return Chain([policy.bind(class_names) for policy in self.policies])
 
     def update(self, base: ClassSettings, feedback: Feedback) -> tuple[ClassSettings, Chain]:
         """Begin from `base` every time, so that nothing accumulates by accident."""

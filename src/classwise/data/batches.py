@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from classwise.data.dataset import Dataset
+from classwise.data.memory import fits
 from classwise.types import Batch
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Images (uint8, or floats in [0, 1]) on the device, cut into batches by indexing.
+    """Images (uint8, or floats in [0, 1]) cut into batches by indexing.
 
+    Batches come out on the device of the labels. The images lie there too where they fit;
+    otherwise they stay on the host, in memory or in a mapped file, and travel batch by batch.
     `origin` says where each row stood in the data set it was taken from, so that a draw keyed
     by it stays the same when the split changes.
     """
@@ -29,9 +32,13 @@ class Batches:
     def of(
         cls, data: Dataset, batch_size: int, device: torch.device, origin: Tensor | None = None
     ) -> Batches:
-        """Move a data set to the device."""
+        """Move a data set to the device, except images that are too many for it."""
         index = torch.arange(len(data)) if origin is None else origin
-        return cls(data.images.to(device), data.labels.to(device), index.to(device), batch_size)
+        images = data.images
+        # On the host nothing moves: a mapped file is read where it lies.
+        if device != images.device and fits(images.numel() * images.element_size(), device):
+            images = images.to(device)
+        return cls(images, data.labels.to(device), index.to(device), batch_size)
 
     def __len__(self) -> int:
         return len(self._cuts())
@@ -42,13 +49,19 @@ class Batches:
 
     def along(self, order: Tensor) -> Iterator[Batch]:
         """Every sample once, in the given order."""
-        order = order.to(self.images.device)
+        home = self.labels.device
+        order = order.to(home)
+        lookup = order.to(self.images.device)
         for begin, end in self._cuts():
-            rows = order[begin:end]
-            images = self.images[rows]
+            images = self.images[lookup[begin:end]]
+            if images.device != home:
+                if home.type == "cuda":
+                    images = images.pin_memory()  # so that the copy need not be waited for
+                images = images.to(home, non_blocking=home.type == "cuda")
             if images.dtype == torch.uint8:
                 images = images.float().div_(255)
             images = images.contiguous(memory_format=torch.channels_last)
+            rows = order[begin:end]
             yield Batch(images, self.labels[rows], self.origin[rows])
 
     def _cuts(self) -> list[tuple[int, int]]:

@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from classwise.data.memory import gather, pieces
 from classwise.errors import ClasswiseError
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images (uint8, n×c×h×w), labels, and the names of all K classes.
+    """Images (uint8, n×c×h×w, in memory or a mapped file), labels, and the names of all K classes.
 
     A class may have no sample here; K is the number of names, never the number of labels seen.
     """
@@ -72,11 +73,15 @@ class Dataset:
     @cached_property
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
-        channels = self.images.transpose(0, 1).flatten(1)
+        counts = torch.zeros(self.channels, 256, dtype=torch.int64)
+        for begin, end in pieces(self.images, len(self)):
+            for channel in range(self.channels):
+                pixels = self.images[begin:end, channel].flatten().int()
+                counts[channel] += torch.bincount(pixels, minlength=256)
         level = torch.arange(256, dtype=torch.float64) / 255
         means, deviations = [], []
-        for pixels in channels:
-            share = torch.bincount(pixels.flatten().int(), minlength=256).double() / pixels.numel()
+        for count in counts:
+            share = count.double() / max(int(count.sum()), 1)
             mean = (share * level).sum()
             means.append(round(float(mean), 4))
             deviations.append(
@@ -86,7 +91,7 @@ class Dataset:
 
     def subset(self, index: Tensor) -> Dataset:
         """Keep the samples at `index`, in that order; the classes stay the same."""
-        return replace(self, images=self.images[index], labels=self.labels[index])
+        return replace(self, images=gather(self.images, index), labels=self.labels[index])
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,30 @@
-"""Where images come from: names such as `digits` or `npz:PATH`."""
+"""Where images come from: `digits`, `cifar10`, `folder:PATH`, `longtail(cifar10, factor=100)`."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from classwise.data.cifar import cifar10, cifar100
 from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
-from classwise.data.splits import split_indices
+from classwise.data.folder import folder
+from classwise.data.longtail import longtail
+from classwise.data.memory import empty_images
+from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import parse_call, split_outside_brackets
 
-HELD_OUT = 1 / 3  # test share of each class where a source has no test part of its own
+OPTIONAL_ARRAYS = ("class_names", "superclass_of", "superclass_names")
+_BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_]\w*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
+_OPTION = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 
 
 def digits() -> DataSource:
@@ -33,13 +43,152 @@ def npz(path: str) -> DataSource:
 
     Optional: class_names, superclass_of, superclass_names.
     """
-    arrays = _read_npz(Path(path))
-    extra = {
-        name: arrays[name].tolist()
-        for name in ("class_names", "superclass_of", "superclass_names")
-        if name in arrays
-    }
-    label = f"npz:{Path(path).name}"
+    return _from_arrays(f"npz:{Path(path).name}", path, _read_npz(Path(path).expanduser()))
+
+
+def npy(path: str) -> DataSource:
+    """A folder of `.npy` files named like the arrays of an `.npz`; images are mapped, not read.
+
+    For data sets larger than memory: uint8 images with channels first stay on disk.
+    """
+    return _from_arrays(f"npy:{Path(path).name}", path, _read_npy(Path(path).expanduser()))
+
+
+# Literal tables: what can be opened by name, by a path, and from another data set.
+NAMED: dict[str, Callable[[], DataSource]] = {
+    "digits": digits,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+}
+FROM_PATH: dict[str, Callable[..., DataSource]] = {
+    "folder": folder,
+    "npz": npz,
+    "npy": npy,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+}
+FROM_DATA: dict[str, Callable[..., DataSource]] = {"longtail": longtail}
+
+
+def open_data(spec: str) -> DataSource:
+    """Open a data source by its name, by a path behind its kind, or with options in brackets.
+
+    `digits`, `folder:PATH`, `folder(PATH, size=32)`, `longtail(cifar10, factor=100)`. A path in
+    brackets is quoted if it has a comma, a bracket or a quote in it.
+
+    >>> open_data("digits").train.num_classes
+    10
+    >>> open_data("longtail(digits, factor=10)").train.sizes.tolist()
+    [118, 94, 73, 56, 43, 33, 26, 20, 15, 12]
+    """
+    kind, first, options = read_spec(spec)
+    if first is None and kind in NAMED and not options:
+        return NAMED[kind]()
+    if kind in FROM_DATA and first is not None:
+        maker = FROM_DATA[kind]
+        return maker(open_data(first), **_known(kind, maker, options))
+    if kind in FROM_PATH and first:
+        opener = FROM_PATH[kind]
+        return opener(first, **_known(kind, opener, options))
+    if kind in FROM_DATA:
+        raise ClasswiseError(f"{spec!r} names no data set; write {kind}(NAME, option=value)")
+    if kind in FROM_PATH and kind not in NAMED:
+        raise ClasswiseError(f"{spec!r} names no path; write {kind}:PATH")
+    if kind in NAMED:
+        raise ClasswiseError(f"{kind} takes no options, but got {spec!r}; write {kind}")
+    paths, wraps = (f"{kind}:PATH" for kind in FROM_PATH), (f"{kind}(NAME)" for kind in FROM_DATA)
+    raise unknown("data set", spec, [*NAMED, *paths, *wraps])
+
+
+def read_spec(spec: str) -> tuple[str, str | None, dict[str, Any]]:
+    """Divide a data source's spelling into its kind, its path or inner name, and its options.
+
+    >>> read_spec("folder:/my data/a (1)")
+    ('folder', '/my data/a (1)', {})
+    >>> read_spec("folder('/my data', size=32)")
+    ('folder', '/my data', {'size': 32})
+    """
+    kind, colon, path = spec.partition(":")
+    if colon and kind.strip() in FROM_PATH:
+        return kind.strip(), path, {}
+    match = _BRACKETS.fullmatch(spec)
+    if not match:
+        return spec.strip(), None, {}
+    pieces = split_outside_brackets(match["inside"], ",")
+    first = None
+    if pieces[0].strip() and not _OPTION.match(pieces[0]):
+        first = _unquoted(pieces.pop(0).strip())
+    call = parse_call(f"options({','.join(pieces)})")
+    if call.args:
+        raise ClasswiseError(
+            f"cannot read {call.args[0]!r} in {spec!r}; options are written option=value, and a "
+            "path with a comma is quoted"
+        )
+    return match["kind"], first, call.options
+
+
+def with_option(spec: str, kind: str, option: str) -> str:
+    """Add an option such as `skip_bad=true` to a data source of a kind, also inside another.
+
+    >>> with_option("folder:/my data", "folder", "skip_bad=true")
+    "folder('/my data', skip_bad=true)"
+    >>> with_option("longtail(folder(x, size=32), factor=9)", "folder", "skip_bad=true")
+    'longtail(folder(x, size=32, skip_bad=true), factor=9)'
+    """
+    found, first, _ = read_spec(spec)
+    if found == kind:
+        match = _BRACKETS.fullmatch(spec)
+        if match and not spec.strip().startswith(f"{kind}:"):
+            return f"{kind}({match['inside']}, {option})"
+        return f"{kind}({_quoted(first or '')}, {option})"
+    match = _BRACKETS.fullmatch(spec)
+    if found in FROM_DATA and first is not None and match:
+        rest = split_outside_brackets(match["inside"], ",")[1:]
+        return f"{found}({','.join([with_option(first, kind, option), *rest])})"
+    raise ClasswiseError(f"{option} is for {kind}:PATH only, not for {spec!r}; leave it out")
+
+
+def choose_split(source: DataSource, split: str) -> Dataset:
+    """Return the part of a source that an audit looks at."""
+    match split:
+        case "test":
+            return source.test
+        case "train":
+            return source.train
+        case "all":
+            train, test = source.train, source.test
+            images = empty_images((len(train) + len(test), *train.images.shape[1:]))
+            images[: len(train)], images[len(train) :] = train.images, test.images
+            return replace(train, images=images, labels=torch.cat([train.labels, test.labels]))
+    raise unknown("split", split, ["test", "train", "all"])
+
+
+def _known(kind: str, opener: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Refuse options that the opener does not have."""
+    names = list(inspect.signature(opener).parameters)[1:]
+    for name in options:
+        if not names:
+            raise ClasswiseError(f"{kind} has no options, but got {name}")
+        if name not in names:
+            raise unknown(f"option of {kind}", name, names)
+    return options
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
+        return text[1:-1]
+    return text
+
+
+def _quoted(path: str) -> str:
+    quote = next((mark for mark in "'\"" if mark not in path), None)
+    if quote is None:
+        raise ClasswiseError(f"{path} has both kinds of quotes in it; rename it")
+    return f"{quote}{path}{quote}"
+
+
+def _from_arrays(label: str, path: str, arrays: Mapping[str, Any]) -> DataSource:
+    extra = {name: arrays[name].tolist() for name in OPTIONAL_ARRAYS if name in arrays}
     if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
         if "class_names" not in extra:
             both = [arrays["train_labels"], arrays["test_labels"]]
@@ -55,51 +204,6 @@ def npz(path: str) -> DataSource:
     )
 
 
-def held_out(name: str, whole: Dataset) -> DataSource:
-    """Set a third of each class aside for testing, always the same third."""
-    train, test = split_indices(whole.labels, HELD_OUT, seed=0)
-    return DataSource(name, whole.subset(train), whole.subset(test))
-
-
-NAMED: dict[str, Callable[[], DataSource]] = {"digits": digits}
-FROM_PATH: dict[str, Callable[[str], DataSource]] = {"npz": npz}
-
-
-def open_data(spec: str) -> DataSource:
-    """Open a data source by its name, or a path behind its kind.
-
-    >>> open_data("digits").train.num_classes
-    10
-    """
-    kind, colon, path = spec.partition(":")
-    if colon and kind in FROM_PATH:
-        return FROM_PATH[kind](path)
-    if spec in NAMED:
-        return NAMED[spec]()
-    raise unknown("data set", spec, [*NAMED, *(f"{kind}:PATH" for kind in FROM_PATH)])
-
-
-def choose_split(source: DataSource, split: str) -> Dataset:
-    """Return the part of a source that an audit looks at."""
-    match split:
-        case "test":
-            return source.test
-        case "train":
-            return source.train
-        case "all":
-            train, test = source.train, source.test
-            images = torch.cat([train.images, test.images])
-            return Dataset(
-                images,
-                torch.cat([train.labels, test.labels]),
-                train.class_names,
-                train.superclass_of,
-                train.superclass_names,
-                train.mirrored,
-            )
-    raise unknown("split", split, ["test", "train", "all"])
-
-
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
         with np.load(path, allow_pickle=False) as stored:
@@ -108,3 +212,17 @@ def _read_npz(path: Path) -> dict[str, Any]:
         raise ClasswiseError(f"no file {path}; give an .npz with images and labels") from None
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as reason:
         raise ClasswiseError(f"{path} is not a readable .npz of plain arrays ({reason})") from None
+
+
+def _read_npy(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise ClasswiseError(f"no folder {path}; give a folder with images.npy and labels.npy")
+    arrays = {}
+    for file in sorted(path.glob("*.npy")):
+        try:
+            # "c": changes stay in memory; torch warns about arrays it may not write to.
+            mapped = np.load(file, mmap_mode="c", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as reason:
+            raise ClasswiseError(f"{file} is not a readable .npy array ({reason})") from None
+        arrays[file.stem] = mapped
+    return arrays

@@ -5,8 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from classwise.data.dataset import Dataset, DataSource
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
+
+HELD_OUT = 1 / 3  # test share of each class where a source has no test part of its own
+
+
+def held_out(name: str, whole: Dataset) -> DataSource:
+    """Set a third of each class aside for testing, always the same third."""
+    train, test = split_indices(whole.labels, HELD_OUT, seed=0)
+    return DataSource(name, whole.subset(train), whole.subset(test))
 
 
 def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Tensor, Tensor]:

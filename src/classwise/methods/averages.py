@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from classwise.recipe import Average, Method, Slots
+from classwise.recipe import Method
+from classwise.slots import Average, Slots
 
 
 class EMA(Method):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from classwise.classes.settings import ClassSettings
-from classwise.objective import Term, label_loss
-from classwise.recipe import Method, Slots
-from classwise.types import Labels, Logits
+from classwise.objective import Outer, Term, label_loss
+from classwise.recipe import Method
+from classwise.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +22,9 @@ class LabelObjective:
         """The one view."""
         return (self.view,)
 
-    def terms(
-        self, outputs: Mapping[str, Logits], labels: Labels, rows: ClassSettings
-    ) -> Sequence[Term]:
+    def terms(self, outer: Outer) -> Sequence[Term]:
         """One term, weighted by `label_weight`."""
-        values = label_loss(outputs[self.view], labels, rows)
-        return [Term(f"{self.view}_ce", values, rows.label_weight)]
+        return [Term(f"{self.view}_ce", label_loss(outer, self.view), outer.rows.label_weight)]
 
 
 class Clean(Method):

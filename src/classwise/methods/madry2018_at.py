@@ -8,7 +8,8 @@ from pydantic import Field
 
 from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
-from classwise.recipe import Method, Slots
+from classwise.recipe import Method
+from classwise.slots import Slots
 
 
 class AT(Method):

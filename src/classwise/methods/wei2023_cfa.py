@@ -17,7 +17,8 @@ from classwise.classes.settings import (
     Feedback,
     Seen,
 )
-from classwise.recipe import Among, Method, Slots, epoch_of
+from classwise.recipe import Among, Method, epoch_of
+from classwise.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)

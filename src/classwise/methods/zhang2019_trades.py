@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,10 +10,9 @@ from pydantic import Field
 
 from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
-from classwise.classes.settings import ClassSettings
-from classwise.objective import Term, label_loss
-from classwise.recipe import Among, Method, Slots
-from classwise.types import Labels, Logits
+from classwise.objective import Outer, Term, label_loss
+from classwise.recipe import Among, Method
+from classwise.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +26,11 @@ class TradesObjective:
         """Clean first, then robust: BatchNorm sees them one after the other."""
         return ("clean", "robust")
 
-    def terms(
-        self, outputs: Mapping[str, Logits], labels: Labels, rows: ClassSettings
-    ) -> Sequence[Term]:
+    def terms(self, outer: Outer) -> Sequence[Term]:
         """Two terms; gradients flow through both predictions, as in the original."""
-        natural = label_loss(outputs["clean"], labels, rows)
-        boundary = divergence(outputs["clean"], outputs["robust"])
+        rows = outer.rows
+        natural = label_loss(outer, "clean")
+        boundary = divergence(outer.outputs["clean"], outer.outputs["robust"])
         share = 1 / (1 + rows.beta) if self.normalised else 1.0
         return [
             Term("clean_ce", natural, rows.label_weight, share),

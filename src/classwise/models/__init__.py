@@ -14,10 +14,20 @@ from torch import nn
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.models.classifier import Classifier
-from classwise.models.networks import cnn, resnet9
+from classwise.models.resnet import preactresnet18, resnet18
+from classwise.models.small import cnn, resnet9
+from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10
 from classwise.spelling import parse_call
 
-MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {"cnn": cnn, "resnet9": resnet9}
+MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
+    "cnn": cnn,
+    "resnet9": resnet9,
+    "resnet18": resnet18,
+    "preactresnet18": preactresnet18,
+    "wrn": wrn,
+    "wrn-28-10": wrn_28_10,
+    "wrn-34-10": wrn_34_10,
+}
 
 
 def build_model(
@@ -28,21 +38,30 @@ def build_model(
     mean: Sequence[float],
     deviation: Sequence[float],
     extra: int = 0,
+    head: str = "linear",
+    head_scale: float = 1.0,
     seed: int = 0,
 ) -> nn.Module:
-    """Build `cnn`, `resnet9(width=16)` or a user's own `module:callable`, with seeded weights.
+    """Build `cnn`, `resnet18(width=16)` or a user's own `module:callable`, with seeded weights.
 
     The global random state is left as it was.
     """
     call = parse_call(spec)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # the CPU stream alone; fork_rng restores it
         if ":" in call.name:
-            return _own_model(call.name, call.options, num_classes, channels, extra)
+            if extra or head != "linear":
+                raise ClasswiseError(
+                    f"{spec}: only built-in models take extra outputs or another head; "
+                    f"use one of {', '.join(MODELS)}"
+                )
+            return _own_model(call.name, call.options, num_classes, channels)
         if call.name not in MODELS:
             raise unknown("model", call.name, [*MODELS, "module:callable"])
         maker = MODELS[call.name]
         known = [name for name in inspect.signature(maker).parameters if name != "channels"]
+        if not known and (call.args or call.options):
+            raise ClasswiseError(f"{spec}: {call.name} has no options; write just {call.name}")
         for name, value in call.options.items():
             if name not in known:
                 raise unknown(f"option of {call.name}", name, known)
@@ -53,7 +72,16 @@ def build_model(
         if call.args:
             raise ClasswiseError(f"{spec}: name the options, as in {call.name}({known[0]}=16)")
         features, width = maker(channels, **call.options)
-        return Classifier(features, width, num_classes, mean=mean, deviation=deviation, extra=extra)
+        return Classifier(
+            features,
+            width,
+            num_classes,
+            mean=mean,
+            deviation=deviation,
+            extra=extra,
+            head=head,
+            head_scale=head_scale,
+        )
 
 
 def import_object(spec: str) -> Any:
@@ -70,14 +98,8 @@ def import_object(spec: str) -> Any:
     return getattr(module, name)
 
 
-def _own_model(
-    spec: str, options: dict[str, Any], num_classes: int, channels: int, extra: int
-) -> nn.Module:
+def _own_model(spec: str, options: dict[str, Any], num_classes: int, channels: int) -> nn.Module:
     """Call the user's function with those of our arguments that it names."""
-    if extra:
-        raise ClasswiseError(
-            f"{spec}: only built-in models have extra outputs; take one of {', '.join(MODELS)}"
-        )
     found = import_object(spec)
     if isinstance(found, nn.Module):
         return found

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from classwise.types import Images, Logits
+
+
+class CosineHead(nn.Linear):
+    """Logits s·cos(w_k, h): both the features and each class's weights are normalised."""
+
+    def __init__(self, width: int, outputs: int, scale: float) -> None:
+        super().__init__(width, outputs, bias=False)
+        self.scale = scale
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scaled cosines."""
+        return self.scale * F.linear(F.normalize(features), F.normalize(self.weight))
 
 
 class Classifier(nn.Module):
@@ -29,16 +42,24 @@ class Classifier(nn.Module):
         mean: Sequence[float],
         deviation: Sequence[float],
         extra: int = 0,
+        head: str = "linear",
+        head_scale: float = 1.0,
     ) -> None:
         super().__init__()
         self.num_classes = num_classes
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("deviation", torch.tensor(deviation).view(1, -1, 1, 1))
         self.features = features
-        self.head = nn.Linear(width, num_classes + extra)
+        outputs = num_classes + extra
+        if head == "cosine":
+            self.head: nn.Linear = CosineHead(width, outputs, head_scale)
+        else:
+            self.head = nn.Linear(width, outputs)
         if extra:  # idle at first, so that adding slots does not disturb the K classes
-            nn.init.zeros_(self.head.weight[num_classes:])
-            nn.init.zeros_(self.head.bias[num_classes:])
+            with torch.no_grad():
+                self.head.weight[num_classes:] = 0
+                if self.head.bias is not None:
+                    self.head.bias[num_classes:] = 0
 
     def outputs(self, images: Images) -> Logits:
         """All K + M outputs."""

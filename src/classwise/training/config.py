@@ -9,9 +9,11 @@ import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from torch import nn
 
+from classwise.attacks.named import parse_attacks
+from classwise.classes.settings import Seen
 from classwise.errors import ClasswiseError, unknown
 from classwise.recipe import epoch_of
-from classwise.spelling import parse_eps
+from classwise.spelling import parse_eps, split_outside_brackets
 
 
 class TrainConfig(BaseModel):
@@ -30,10 +32,15 @@ class TrainConfig(BaseModel):
     optimiser: Literal["sgd", "adamw"] = "sgd"
     lr: Annotated[float, Field(gt=0)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    nesterov: bool = False
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
-    schedule: Literal["step", "cosine", "constant"] = "step"
+    clip: Annotated[float, Field(gt=0)] | None = None  # largest norm of a step's gradient
+    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: mixed, for recent GPUs
+    schedule: Literal["step", "cosine", "cyclic", "one-cycle", "constant"] = "step"
     drops: tuple[float, ...] = (0.5, 0.75)  # epochs or fractions at which the rate falls tenfold
     valid_attack: str = "pgd-10"
+    watch: str = ""  # passive looks such as test:clean,test:pgd-20; not part of the identity
+    watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
     seed: Annotated[int, Field(ge=0)] = 0
 
     def __init__(self, **options: Any) -> None:
@@ -50,6 +57,19 @@ class TrainConfig(BaseModel):
                 raise ClasswiseError(message) from None
             raise ClasswiseError(f"{where}={first['input']!r}: {message.lower()}") from None
 
+    @property
+    def watched(self) -> list[Seen]:
+        """Splits and attacks to look at, passively."""
+        found = []
+        for piece in split_outside_brackets(self.watch, ",") if self.watch else []:
+            split, colon, attack = piece.strip().partition(":")
+            if not colon or split not in ("train", "test"):
+                raise ClasswiseError(
+                    f"watch {piece!r}: write SPLIT:ATTACK with train or test, as in test:pgd-20"
+                )
+            found += [Seen(split, one.name) for one in parse_attacks([attack])]
+        return found
+
 
 def learning_rate(config: TrainConfig, epoch: float) -> float:
     """Rate at a (fractional) epoch.
@@ -60,8 +80,15 @@ def learning_rate(config: TrainConfig, epoch: float) -> float:
     """
     if config.schedule == "constant":
         return config.lr
+    share = epoch / max(1, config.epochs)
     if config.schedule == "cosine":
-        return config.lr * (1 + math.cos(math.pi * epoch / max(1, config.epochs))) / 2
+        return config.lr * (1 + math.cos(math.pi * share)) / 2
+    if config.schedule == "cyclic":  # straight up for two fifths of the run, straight down to 0
+        return config.lr * (share / 0.4 if share < 0.4 else (1 - share) / 0.6)
+    if config.schedule == "one-cycle":  # half a cosine up from lr / 25, half a cosine down to 0
+        if share < 0.3:
+            return config.lr * (1 - 0.96 * (1 + math.cos(math.pi * share / 0.3)) / 2)
+        return config.lr * (1 + math.cos(math.pi * (share - 0.3) / 0.7)) / 2
     passed = sum(epoch >= epoch_of(drop, config.epochs) for drop in config.drops)
     return config.lr * 0.1**passed
 
@@ -71,7 +98,11 @@ def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimiz
     if config.optimiser == "adamw":
         return torch.optim.AdamW(model.parameters(), config.lr, weight_decay=config.weight_decay)
     return torch.optim.SGD(
-        model.parameters(), config.lr, config.momentum, weight_decay=config.weight_decay
+        model.parameters(),
+        config.lr,
+        config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.nesterov,
     )
 
 

@@ -1,6 +1,7 @@
 """The training loop, the only one: read it top to bottom as the walk of the data.
 
-load -> split -> batch -> attack -> loss -> step -> counts -> average -> keep -> policies -> record
+load -> split -> batch -> attack -> mix -> loss -> step -> counts -> average -> keep -> policies
+-> record
 """
 
 from __future__ import annotations
@@ -9,61 +10,39 @@ import copy
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from classwise.attacks.ball import parse_norm
+from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
+from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
-from classwise.classes.settings import (
-    Chain,
-    ClassSettings,
-    Feedback,
-    Seen,
-    policy_state,
-    restore_policy,
-)
+from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
 from classwise.data.augment import default_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
-from classwise.data.splits import balanced_subset, split_indices
-from classwise.draws import Draws
+from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.models import build_model
 from classwise.models.classifier import all_outputs
-from classwise.objective import total
-from classwise.recipe import KEEPS, Method, Recipe, load_recipe
-from classwise.training.average import RunningAverage
-from classwise.training.checkpoint import (
-    pack,
-    pack_optimiser,
-    read_tensors,
-    under_prefix,
-    unpack_optimiser,
-    with_prefix,
-    write_tensors,
-)
+from classwise.objective import Outer, plain_step, total
+from classwise.recipe import Method, Recipe, load_recipe
+from classwise.slots import KEEPS
 from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
 from classwise.training.progress import TrainProgress
-from classwise.training.run import Run, append_line, read_lines, rewrite_lines
-from classwise.training.validate import counts_under
+from classwise.training.record import epoch_record, headline, keep_weights
+from classwise.training.run import Run, append_line, load_model, read_lines, rewrite_lines
+from classwise.training.state import Progression, load_state, save_state
+from classwise.training.validate import Checker
 from classwise.types import Batch
 
-
-@dataclass(frozen=True)
-class Progression:
-    """All that changes from epoch to epoch, apart from the model and the optimiser."""
-
-    epoch: int  # finished epochs
-    chain: Chain
-    settings: ClassSettings
-    averages: tuple[RunningAverage, ...]
-    best: Mapping[str, float] = field(default_factory=dict)  # score of each kept choice
+TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
 
 
 def train(
@@ -108,307 +87,285 @@ class Trainer:
         device: torch.device,
     ) -> None:
         self.run, self.recipe, self.config, self.device = run, recipe, config, device
-        data = source.train
+        self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
         train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
         if config.subset:
             kept = balanced_subset(data.labels[train_rows], config.subset, config.seed)
             train_rows = train_rows[kept]
         size = config.batch_size
-        self.train_data = Batches.of(data.subset(train_rows), size, device, train_rows)
-        self.valid_data = Batches.of(data.subset(valid_rows), size, device, valid_rows)
-        self.sizes = data.subset(train_rows).sizes
-        self.augment = recipe.slots.augment or default_augment(
+        training = data.subset(train_rows)
+        self.train_data = Batches.of(training, size, device, train_rows)
+        self.train_labels, self.sizes = training.labels, training.sizes
+        self.augment = self.slots.augment or default_augment(
             min(data.images.shape[2:]), data.mirrored
         )
-        self.ball = parse_norm(config.norm)
-        self.inner = recipe.inner
+        self.ball, self.inner = parse_norm(config.norm), self.slots.inner
         # Conditions under which validation looks: clean always, attacked if training attacks.
         names = ["clean", config.valid_attack] if self.inner else ["clean"]
-        self.checks = [parse_attack(name) for name in names]
-        network = run.about["network"]
-        self.model = build_model(**network, seed=config.seed).to(device)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.checks = frozenset(Seen("valid", parse_attack(name).name) for name in names)
+        self.chosen_by = Seen("valid", names[-1])
+        self.model = self._model()
         self._check_outputs(data.images.shape[1:])
+        self.teacher = self._frozen(self.slots.teacher)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.base = ClassSettings.uniform(
             self.num_classes,
             margin=config.eps,
-            step=config.eps / 4 if recipe.slots.step is None else recipe.slots.step,
-            beta=recipe.slots.beta or 0.0,
+            step=config.eps / 4 if self.slots.step is None else self.slots.step,
+            beta=self.slots.beta or 0.0,
         )
-        self.keeps = recipe.slots.keeps or KEEPS
+        splits = {"valid": Batches.of(data.subset(valid_rows), size, device, valid_rows)}
+        for split in {watched.split for watched in config.watched}:
+            splits[split] = Batches.of(source.test if split == "test" else training, size, device)
+        self.checker = Checker(
+            splits, self.num_classes, config.eps, self.ball, config.seed, self.slots, self.base
+        )
+        self.chain = Chain(self.slots.policies).bind(data.class_names)
+        self.keeps = self.slots.keeps or KEEPS
 
     def go(self, quiet: bool) -> Run:
         """Train from wherever the run stands to its last epoch."""
-        epochs = self.config.epochs
-        state = self.resumed() if (self.run.path / "state.safetensors").exists() else None
-        if state is None:
-            chain = Chain(self.recipe.slots.policies)
-            averages = tuple(RunningAverage(rule) for rule in self.recipe.slots.averages)
-            state = Progression(0, chain, self.base, averages)
-            state = self.apply_policies(state, self.validation(chain.needs(0)))
-            self.save(state)
+        config, path = self.config, self.run.path
+        identity = self.run.about["identity"]
+        state = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
+        saved = path / "state.safetensors"
+        if saved.exists():
+            state = load_state(saved, identity, self.model, self.optimiser, state, self.device)
+            for name in TRAIN_LOGS:  # what was written after the state is trained again
+                lines = [line for line in read_lines(path / name) if line["epoch"] <= state.epoch]
+                rewrite_lines(path / name, lines)
+        else:
+            before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
+            state = self.apply_policies(state, before)
+            save_state(saved, identity, self.model, self.optimiser, state)
         batches = len(self.train_data)
-        with TrainProgress(self.recipe.name, epochs, state.epoch, batches, quiet) as progress:
-            while state.epoch < epochs:
+        with TrainProgress(
+            self.recipe.name, config.epochs, state.epoch, batches, quiet
+        ) as progress:
+            while state.epoch < config.epochs:
                 began = time.perf_counter()
-                counts, losses = self.run_epoch(state, progress)
+                state, counts, losses = self.run_epoch(state, progress)
                 state, record = self.boundary(state, counts, losses)
-                append_line(self.run.path / "history.jsonl", record)
-                self.save(state)
-                seconds = {"epoch": state.epoch, "seconds": round(time.perf_counter() - began, 3)}
-                append_line(self.run.path / "times.jsonl", seconds)
-                self.tell(progress, record)
+                append_line(path / "history.jsonl", record)
+                self.watch(state.epoch)
+                save_state(saved, identity, self.model, self.optimiser, state)
+                seconds = round(time.perf_counter() - began, 3)
+                append_line(path / "times.jsonl", {"epoch": state.epoch, "seconds": seconds})
+                progress.epoch(state.epoch, record["loss"]["total"], *headline(record))
         return self.run
 
     def run_epoch(
         self, state: Progression, progress: TrainProgress
-    ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
+    ) -> tuple[Progression, dict[Seen, ClassCounts], dict[str, float]]:
         """One pass over the training data."""
-        config, epoch = self.config, state.epoch
+        config, moment = self.config, self._moment(state.epoch)
         settings = state.settings.to(self.device)
-        order = Draws(config.seed, "order", epoch).order(len(self.train_data.labels))
+        order, keys = self._order(moment)
         counts: dict[Seen, ClassCounts] = {}
         sums: dict[str, float] = {}
+        kept = {name: dict(values) for name, values in state.regularisers.items()}
+        done = 0
         self.model.train()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             # Models with dropout draw from the global generator: tie it to the epoch.
-            torch.manual_seed(config.seed * 1_000_003 + epoch)
+            torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
-                rate = learning_rate(config, epoch + number / len(self.train_data))
+                batch = replace(batch, index=keys[done : done + len(batch)])
+                done += len(batch)
+                rate = learning_rate(config, state.epoch + number / len(self.train_data))
                 for group in self.optimiser.param_groups:
                     group["lr"] = rate
-                seen, losses = self.step(batch, settings, epoch, number)
+                seen, losses = self.step(batch, settings, kept, moment, number)
                 for key, value in seen.items():
                     counts[key] = counts[key] + value if key in counts else value
                 for name, loss in losses.items():
                     sums[name] = sums.get(name, 0.0) + loss * len(batch)
                 progress.batch()
-        self._check_finite(epoch)
-        means = {name: value / len(order) for name, value in sums.items()}
-        return {key: value.to("cpu") for key, value in counts.items()}, means
+        if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
+            raise self._diverged(state.epoch, "its last batch", float("nan"))
+        means = {name: value / done for name, value in sums.items()}
+        on_host = {key: value.to("cpu") for key, value in counts.items()}
+        return replace(state, regularisers=kept), on_host, means
 
     def step(
-        self, batch: Batch, settings: ClassSettings, epoch: int, number: int
+        self,
+        batch: Batch,
+        settings: ClassSettings,
+        kept: dict[str, dict[str, Tensor]],
+        moment: Moment,
+        number: int,
     ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
-        """One batch: augment, attack, loss, optimiser step, counts."""
-        slots, seed = self.recipe.slots, self.config.seed
-        assert slots.objective is not None
-        batch = replace(batch, images=self.augment(batch.images, batch.index, seed, epoch))
+        """One batch: augment, attack, mix, loss, optimiser step, counts."""
+        slots, objective = self.slots, self.slots.objective
+        assert objective is not None
+        images = self.augment(batch.images, batch.index, moment.seed, moment.epoch)
+        batch = replace(batch, images=images)
         rows = settings.rows(batch.labels)
-        views = {"clean": batch.images}
+        views = {"clean": images}
+        soft: dict[str, Tensor] = {}
+        teacher = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher = self.teacher(images)
         if self.inner is not None:
-            views["robust"] = self.inner.robust_view(
-                self.model,
-                batch,
-                radius=rows.margin,
-                step=rows.step,
-                target_odds=rows.target_odds,
-                ball=self.ball,
-                seed=seed,
-                epoch=epoch,
+            tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
+            with self._precision():
+                views |= self.inner.perturb(
+                    self.model,
+                    batch,
+                    moment,
+                    radius=rows.margin,
+                    step=rows.step,
+                    ball=self.ball,
+                    target_odds=rows.target_odds,
+                    teacher=tempered,
+                )
+        attacked = views.get("robust")
+        if slots.mix is not None:
+            outputs = self.num_classes + (slots.extra_outputs or 0)
+            views, soft = slots.mix(batch, views, outputs, self.num_classes, moment)
+        seen: dict[str, Any] = {}
+
+        def forward() -> Tensor:
+            with self._precision():
+                found = {
+                    view: all_outputs(self.model, views[view]).float() for view in objective.views
+                }
+            outer = Outer(found, batch.labels, rows, soft, teacher)
+            terms = objective.terms(outer)
+            loss = total(terms, slots.reduction or "mean")
+            parts = {term.name: float(term.values.detach().mean()) for term in terms}
+            states = dict(kept)
+            for rule in slots.regularisers:
+                penalty, states[rule.name] = rule.penalty(outer, kept[rule.name])
+                loss, parts[rule.name] = loss + penalty, float(penalty.detach())
+            seen.update(outputs=found, parts=parts, states=states, total=loss.item())
+            if not math.isfinite(seen["total"]):
+                where = f"batch {number + 1} of {len(self.train_data)}"
+                raise self._diverged(moment.epoch, where, seen["total"])
+            return loss
+
+        rule = slots.step_rule or plain_step
+        rule(forward, self.model, self._backward, self._update, moment)
+        kept.update(seen["states"])
+        details = self.chain.details(moment.epoch + 1)
+        counted = dict(seen["outputs"])
+        if slots.mix is not None and not slots.mix.pure:
+            counted.pop("robust", None)
+            needed = self.chain.needs(moment.epoch + 1)
+            if attacked is not None and Seen("train", "robust") in needed:
+                # No pure robust logits in the outer forward: one more, with frozen buffers.
+                with batchnorm_mode(self.model, "batch"), torch.no_grad():
+                    counted["robust"] = all_outputs(self.model, attacked)
+        counts = {
+            Seen("train", name): ClassCounts.of_logits(
+                batch.labels, logits[:, : self.num_classes], details
             )
-        outputs = {name: all_outputs(self.model, views[name]) for name in slots.objective.views}
-        terms = slots.objective.terms(outputs, batch.labels, rows)
-        loss = total(terms, slots.reduction or "mean")
-        value = loss.item()
-        if not math.isfinite(value):
-            raise self._diverged(epoch, f"batch {number + 1} of {len(self.train_data)}", value)
-        self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        seen = {
-            Seen("train", name): ClassCounts.of(
-                batch.labels,
-                logits[:, : self.num_classes].argmax(1),
-                num_classes=self.num_classes,
-            )
-            for name, logits in outputs.items()
+            for name, logits in counted.items()
         }
-        return seen, {"total": value} | {t.name: float(t.values.detach().mean()) for t in terms}
+        return counts, {"total": seen["total"], **seen["parts"]}
 
     def boundary(
         self, state: Progression, counts: Mapping[Seen, ClassCounts], losses: Mapping[str, float]
     ) -> tuple[Progression, dict[str, Any]]:
         """After an epoch: validation statistics, averages, keeps, policies, in this order."""
         epoch, epochs = state.epoch + 1, self.config.epochs
-        state = replace(state, epoch=epoch)
-        live = self.validation(state.chain.needs(epoch) | self._keep_needs())
-        averages = tuple(a.update(self.model, epoch, epochs) for a in state.averages)
-        state = replace(state, averages=averages)
-        validated = {"live": live}
-        best = self.keep("", self.model, live, state.best, epoch)
+        moment = self._moment(epoch)
+        live = self.checker.look(self.model, self.chain.needs(epoch) | self.checks, moment)
+        gate = live.get(self.chosen_by)
+        averages = tuple(a.update(self.model, epoch, epochs, gate) for a in state.averages)
+        validated, best = {"live": live}, dict(state.best)
+        keep_weights(self.run, self.model, "", self.keeps, live.get(self.chosen_by), best, epoch)
         for average in averages:
-            if average.weights is not None:
-                self.shadow.load_state_dict(average.weights)
-                name = average.rule.name
-                validated[name] = self.validation(self._keep_needs(), self.shadow)
-                best = self.keep(f"{name}-", self.shadow, validated[name], best, epoch)
-        trained_with = state.settings
-        state = self.apply_policies(replace(state, best=best), {**counts, **live})
-        record = {
-            "epoch": epoch,
-            "lr": learning_rate(self.config, epoch - 1),
-            "loss": dict(losses),
-            "train": {seen.attack: _rates(value) for seen, value in counts.items()},
-            "valid": {
-                weights: {seen.attack: _rates(value) for seen, value in conditions.items()}
-                for weights, conditions in validated.items()
-            },
-            "settings": {
-                name: getattr(trained_with, name).tolist()
-                for policy in state.chain.policies
-                for name in sorted(policy.writes)
-                if getattr(trained_with, name) is not None
-            },
-        }
-        return state, record
+            if average.weights is None:
+                continue
+            name = average.rule.name
+            self.shadow.load_state_dict(average.weights)
+            validated[name] = self.checker.look(self.shadow, self.checks, moment)
+            found = validated[name].get(self.chosen_by)
+            keep_weights(self.run, self.shadow, f"{name}-", self.keeps, found, best, epoch)
+        record = epoch_record(self.config, replace(state, epoch=epoch), counts, losses, validated)
+        record["averages"] = {a.rule.name: a.taken for a in averages}
+        state = replace(state, epoch=epoch, averages=averages, best=best)
+        return self.apply_policies(state, {**counts, **live}), record
 
     def apply_policies(self, state: Progression, counts: Mapping[Seen, ClassCounts]) -> Progression:
         """Let the chain set the next epoch's class settings."""
         feedback = Feedback(state.epoch, self.config.epochs, self.sizes, counts)
-        settings, chain = state.chain.update(self.base, feedback)
-        return replace(state, settings=settings, chain=chain)
+        settings, self.chain = state.chain.update(self.base, feedback)
+        return replace(state, settings=settings, chain=self.chain)
 
-    def validation(
-        self, needs: frozenset[Seen], model: nn.Module | None = None
-    ) -> dict[Seen, ClassCounts]:
-        """Statistics on the validation split, for those conditions that somebody needs."""
-        if not len(self.valid_data.labels):
-            return {}
-        wanted = sorted({seen.attack for seen in needs if seen.split == "valid"})
-        return {
-            Seen("valid", name): counts_under(
-                self.model if model is None else model,
-                self.valid_data,
-                parse_attack(name),
-                num_classes=self.num_classes,
-                eps=self.config.eps,
-                ball=self.ball,
-                seed=self.config.seed,
-            )
-            for name in wanted
-        }
+    def watch(self, epoch: int) -> None:
+        """Passive looks for the papers' curves; no slot can read what is written here."""
+        watched = self.config.watched
+        if not watched or (epoch % self.config.watch_every and epoch != self.config.epochs):
+            return
+        found = self.checker.look(self.model, frozenset(watched), self._moment(epoch))
+        rates = {f"{seen.split}:{seen.attack}": counts.rates for seen, counts in found.items()}
+        append_line(self.run.path / "watch.jsonl", {"epoch": epoch, **rates})
 
-    def keep(
-        self,
-        prefix: str,
-        model: nn.Module,
-        valid: Mapping[Seen, ClassCounts],
-        best: Mapping[str, float],
-        epoch: int,
-    ) -> dict[str, float]:
-        """Write the weights that some choice wants to keep."""
-        scores = dict(best)
-        for choice in self.keeps:
-            name = prefix + choice.name
-            counts = valid.get(Seen("valid", self.checks[-1].name))
-            if choice.score == "latest":
-                score = float(epoch)
-            elif counts is None:
-                continue  # no validation split, so nothing to choose by
-            else:
-                score = counts.overall + (counts.worst if "worst" in choice.score else 0.0)
-            if name not in scores or score > scores[name]:
-                scores[name] = score
-                about = {
-                    "network": self.run.about["network"],
-                    "data": self.run.about["data"],
-                    "recipe": self.recipe.name,
-                    "identity": self.run.about["identity"],
-                    "weights": name,
-                    "epoch": epoch,
-                }
-                write_tensors(self.run.weights_path(name), model.state_dict(), about)
-        return scores
+    def _order(self, moment: Moment) -> tuple[Tensor, Tensor]:
+        """Rows to visit, and the key of each visit's random draws."""
+        draws = moment.draws("order")
+        if self.slots.sampler is None:
+            order = draws.order(len(self.train_labels))
+            return order, self.train_data.origin[order.to(self.device)]
+        order = self.slots.sampler.order(self.train_labels, draws)
+        visit = rank_within_class(order, torch.arange(len(order)))  # a repeated image differs
+        return order, self.train_data.origin[order.to(self.device)] + (visit << 32).to(self.device)
 
-    def save(self, state: Progression) -> None:
-        """Write all that a resume needs; a crash in between repeats one epoch exactly."""
-        tensors = with_prefix("model", self.model.state_dict())
-        some, optimiser = pack_optimiser(self.optimiser)
-        tensors |= some
-        tables = {n: getattr(state.settings, n) for n in ClassSettings.__dataclass_fields__}
-        tensors |= {f"settings.{n}": t for n, t in tables.items() if t is not None}
-        policies = []
-        for number, policy in enumerate(state.chain.policies):
-            some, plain = pack(f"policy.{number}", policy_state(policy))
-            tensors |= some
-            policies.append(plain)
-        for average in state.averages:
-            if average.weights is not None:
-                tensors |= with_prefix(f"average.{average.rule.name}", average.weights)
-        about = {
-            "identity": self.run.about["identity"],
-            "epoch": state.epoch,
-            "best": dict(state.best),
-            "optimiser": optimiser,
-            "policies": policies,
-        }
-        write_tensors(self.run.path / "state.safetensors", tensors, about)
+    def _moment(self, epoch: int) -> Moment:
+        return Moment(self.config.seed, epoch, self.config.epochs)
 
-    def resumed(self) -> Progression:
-        """Read the state back, and drop history beyond it."""
-        tensors, about = read_tensors(self.run.path / "state.safetensors")
-        if about["identity"] != self.run.about["identity"]:
-            raise ClasswiseError(f"{self.run.path}/state.safetensors belongs to another run")
-        self.model.load_state_dict(under_prefix("model", tensors))
-        unpack_optimiser(self.optimiser, tensors, about["optimiser"])
-        policies = [
-            restore_policy(policy, {**plain, **under_prefix(f"policy.{number}", tensors)})
-            for number, (policy, plain) in enumerate(
-                zip(self.recipe.slots.policies, about["policies"], strict=True)
-            )
-        ]
-        averages = tuple(
-            RunningAverage(rule, under_prefix(f"average.{rule.name}", tensors) or None)
-            for rule in self.recipe.slots.averages
-        )
-        averages = tuple(
-            replace(a, weights=a.weights and {n: t.to(self.device) for n, t in a.weights.items()})
-            for a in averages
-        )
-        for name in ("history.jsonl", "times.jsonl"):
-            path = self.run.path / name
-            rewrite_lines(path, read_lines(path)[: about["epoch"]])
-        settings = ClassSettings(**under_prefix("settings", tensors))
-        return Progression(about["epoch"], Chain(policies), settings, averages, about["best"])
+    def _backward(self, loss: Tensor) -> None:
+        self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward
+        loss.backward()  # type: ignore[no-untyped-call]
 
-    def tell(self, progress: TrainProgress, record: Mapping[str, Any]) -> None:
-        """Show the last check of the live model, or the training accuracy without one."""
-        found = record["valid"]["live"] or record["train"]
-        condition, rates = list(found.items())[-1]
-        seen = [rate for rate in rates["by_class"] if rate is not None]
-        progress.epoch(
-            record["epoch"], record["loss"]["total"], rates["overall"], min(seen), condition
+    def _update(self) -> None:
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimiser.step()
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         )
 
-    def _keep_needs(self) -> frozenset[Seen]:
-        return frozenset(Seen("valid", check.name) for check in self.checks)
+    def _model(self) -> nn.Module:
+        model = build_model(**self.run.about["network"], seed=self.config.seed).to(self.device)
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.slots.begin is not None:
+            begun, _ = load_model(Path(self.slots.begin))
+            try:
+                model.load_state_dict(begun.state_dict())
+            except RuntimeError:
+                raise ClasswiseError(
+                    f"{self.slots.begin} does not fit {self.config.model} with "
+                    f"{self.num_classes} classes"
+                ) from None
+        return model
+
+    def _frozen(self, path: str | None) -> nn.Module | None:
+        if path is None:
+            return None
+        teacher, about = load_model(Path(path))
+        if about["network"]["num_classes"] != self.num_classes:
+            raise ClasswiseError(f"the teacher {path} does not have {self.num_classes} classes")
+        return teacher.to(self.device).requires_grad_(False)
 
     def _check_outputs(self, shape: torch.Size) -> None:
-        with torch.no_grad():
-            blank = torch.zeros(2, *shape, device=self.device)
-            found = tuple(self.model.eval()(blank).shape)
+        with batchnorm_mode(self.model, "eval"), torch.no_grad():
+            found = tuple(self.model(torch.zeros(2, *shape, device=self.device)).shape)
         if found != (2, self.num_classes):
             raise ClasswiseError(
                 f"{self.config.model} gives outputs of shape {found} for 2 images, but the data "
                 f"have {self.num_classes} classes; it must return 2×{self.num_classes} logits"
             )
 
-    def _check_finite(self, epoch: int) -> None:
-        if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
-            raise self._diverged(epoch, "its last batch", float("nan"))
-
     def _diverged(self, epoch: int, where: str, value: float) -> ClasswiseError:
         return ClasswiseError(
             f"training diverged: loss {value} in epoch {epoch + 1}, {where}; the checkpoint after "
             f"epoch {epoch} is kept in {self.run.path}; try a lower lr"
         )
-
-
-def _rates(counts: ClassCounts) -> dict[str, Any]:
-    """Overall and per-class accuracy for the history; None marks a class without samples."""
-    by_class = [None if math.isnan(rate) else rate for rate in counts.accuracy.tolist()]
-    return {"overall": counts.overall, "by_class": by_class}

@@ -34,12 +34,22 @@ from classwise.training.config import TrainConfig
 
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
+    files = [recipe.slots.begin, recipe.slots.teacher]
     facts = {
         "recipe": recipe.canonical,
-        "config": config.model_dump(mode="json", exclude={"data"}),
+        "config": config.model_dump(mode="json", exclude={"data", "watch", "watch_every"}),
         "train": source.train.content_hash,
+        "files": [None if path is None else file_hash(Path(path)) for path in files],
     }
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """Sixteen hex digits of a file's content."""
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+    except OSError as reason:
+        raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,9 @@ class Run:
                 "channels": data.channels,
                 "mean": mean,
                 "deviation": deviation,
-                "extra": 0,
+                "extra": recipe.slots.extra_outputs or 0,
+                "head": recipe.slots.head or "linear",
+                "head_scale": recipe.slots.head_scale or 1.0,
             },
             "versions": {
                 "classwise": version("classwise"),

@@ -2,33 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
 from classwise.attacks.ball import Ball
-from classwise.attacks.named import NamedAttack
+from classwise.attacks.inner import Moment
+from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
+from classwise.classes.settings import ClassSettings, Seen
 from classwise.data.batches import Batches
+from classwise.models.classifier import all_outputs
+from classwise.objective import Outer
+from classwise.slots import Slots
+from classwise.types import Batch, Labels
 
 
-def counts_under(
-    model: nn.Module,
-    batches: Batches,
-    attack: NamedAttack,
-    *,
-    num_classes: int,
-    eps: float,
-    ball: Ball,
-    seed: int,
-) -> ClassCounts:
-    """Confusion counts under an attack, in eval mode and with one eps for every class."""
-    counts = torch.zeros(num_classes, num_classes, dtype=torch.int64, device=batches.labels.device)
-    whole = ClassCounts(counts)
-    with batchnorm_mode(model, "eval"):
-        for batch in batches.in_order():
-            images = attack.perturb(model, batch, eps=eps, ball=ball, seed=seed)
-            with torch.no_grad():
-                predicted = model(images).argmax(1)
-            whole += ClassCounts.of(batch.labels, predicted, num_classes=num_classes)
-    return whole.to("cpu")
+@dataclass(frozen=True)
+class Checker:
+    """Looks at held-out splits, in eval mode, with one eps for every class."""
+
+    splits: Mapping[str, Batches]
+    num_classes: int
+    eps: float
+    ball: Ball
+    seed: int
+    slots: Slots
+    base: ClassSettings
+
+    def look(
+        self, model: nn.Module, needs: frozenset[Seen], moment: Moment
+    ) -> dict[Seen, ClassCounts]:
+        """Statistics for those of the splits and conditions that somebody needs."""
+        found = {}
+        for seen in sorted(needs):
+            batches = self.splits.get(seen.split)
+            if batches is not None and len(batches.labels) and seen != Seen("train", "robust"):
+                found[seen] = self._counts(model, batches, seen.attack, moment)
+        return found
+
+    def _counts(
+        self, model: nn.Module, batches: Batches, attack: str, moment: Moment
+    ) -> ClassCounts:
+        empty = torch.zeros(self.num_classes, self.num_classes, dtype=torch.int64)
+        whole: ClassCounts | None = None
+        with batchnorm_mode(model, "eval"):
+            for batch in batches.in_order():
+                if attack == "robust":
+                    part = self._under_own_attack(model, batch, moment)
+                else:
+                    part = self._under_named_attack(model, batch, attack)
+                whole = part if whole is None else whole + part
+        return ClassCounts(empty) if whole is None else whole.to("cpu")
+
+    def _under_named_attack(self, model: nn.Module, batch: Batch, attack: str) -> ClassCounts:
+        images = parse_attack(attack).perturb(
+            model, batch, eps=self.eps, ball=self.ball, seed=self.seed
+        )
+        with torch.no_grad():
+            predicted: Labels = model(images).argmax(1)
+        return ClassCounts.of(batch.labels, predicted, num_classes=self.num_classes)
+
+    def _under_own_attack(self, model: nn.Module, batch: Batch, moment: Moment) -> ClassCounts:
+        """The recipe's own attack and loss terms, with the base settings for every class."""
+        inner, objective = self.slots.inner, self.slots.objective
+        assert inner is not None
+        assert objective is not None
+        rows = self.base.to(batch.labels.device).rows(batch.labels)
+        views = {"clean": batch.images} | inner.perturb(
+            model, batch, moment, radius=rows.margin, step=rows.step, ball=self.ball
+        )
+        with torch.no_grad(), batchnorm_mode(model, "eval"):
+            outputs = {view: all_outputs(model, views[view]) for view in objective.views}
+        terms = objective.terms(Outer(outputs, batch.labels, rows))
+        return ClassCounts.of(
+            batch.labels,
+            outputs["robust"][:, : self.num_classes].argmax(1),
+            num_classes=self.num_classes,
+            losses={term.name: term.values for term in terms},
+        )

@@ -1,4 +1,4 @@
-"""Feature extractors; each returns (features, width of its output)."""
+"""Small networks for digits and for two cores; each returns (features, width of its output)."""
 
 from __future__ import annotations
 

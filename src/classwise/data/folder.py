@@ -1,0 +1,193 @@
+"""A folder of images, one sub-folder per class."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from classwise.data.dataset import Dataset, DataSource
+from classwise.data.listing import Listing, counted, few, list_parts
+from classwise.data.memory import empty_images
+from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
+from classwise.data.splits import held_out
+from classwise.errors import ClasswiseError, unknown
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def folder(
+    path: str,
+    size: int | Sequence[int] | None = None,
+    fit: Fit = "resize",
+    skip_bad: bool = False,
+    mirrored: bool = True,
+) -> DataSource:
+    """Your own images, one folder per class; PATH/train and PATH/test, or a third is held out.
+
+    `size=32` or `size=[height, width]` scales every image, with `fit=crop` it keeps its
+    proportions and loses its edges; without `size` all images must have the same one. Every image
+    becomes RGB. `skip_bad=true` leaves out files that cannot be decoded. `mirrored=false` says
+    that a mirror image is no longer of the same class (signs, letters).
+    """
+    pillow("folder:PATH")
+    if fit not in ("resize", "crop"):
+        raise unknown("fit", str(fit), ["resize", "crop"])
+    for name, flag in (("skip_bad", skip_bad), ("mirrored", mirrored)):
+        if not isinstance(flag, bool):
+            raise ClasswiseError(f"{name} is {flag!r}; write true or false")
+    box, root = _box(size), Path(path).expanduser()
+    reader = _Reader(root, fit)
+    parts = list_parts(root)
+    with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
+        box = box or reader.common_size([file for part in parts for file in part.files])
+        sets = [reader.decode(part, box, mirrored) for part in parts]
+    if reader.bad and not skip_bad:
+        raise reader.refusal()
+    for part, data in zip(parts, sets, strict=True):
+        _refuse_empty(part, data, least=2 if len(parts) == 1 else 1)
+    reader.tell([file for part in parts for file in part.ignored])
+    label = f"folder:{root.resolve().name}"
+    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, *sets)
+
+
+class _Reader:
+    """Decodes files on all cores, and remembers what was odd about them."""
+
+    def __init__(self, root: Path, fit: Fit) -> None:
+        self.root, self.fit = root, fit
+        self.kinds: Counter[str] = Counter()
+        self.bad: list[str] = []
+        self.console = Console(stderr=True)
+        self.progress = Progress(
+            console=self.console, transient=True, disable=not self.console.is_terminal
+        )
+
+    def decode(self, part: Listing, box: tuple[int, int], mirrored: bool) -> Dataset:
+        """Decode every file, each into its own row; leave out what cannot be decoded."""
+        images = empty_images((len(part.files), 3, *box))
+        rows = images.numpy()
+
+        def one(row: int) -> str | NotAnImage:
+            try:
+                rows[row], kind = read_picture(part.files[row], box, self.fit)
+            except NotAnImage as reason:
+                return reason
+            return kind
+
+        good = []
+        found = self._each(one, range(len(part.files)), f"decoding {part.folder.name}")
+        for row, kind in enumerate(found):
+            if isinstance(kind, NotAnImage):
+                self.bad.append(f"{self._short(part.files[row])} ({kind})")
+            else:
+                self.kinds[kind] += 1
+                good.append(row)
+        labels = torch.tensor(part.labels)
+        data = Dataset(images, labels, part.class_names, mirrored=mirrored)
+        return data if len(good) == len(rows) else data.subset(torch.tensor(good).long())
+
+    def common_size(self, files: Sequence[Path]) -> tuple[int, int]:
+        """Return the one size of all images, or say which sizes there are and what to do."""
+
+        def one(file: Path) -> tuple[int, int] | NotAnImage:
+            try:
+                return picture_size(file)
+            except NotAnImage as reason:
+                return reason
+
+        examples: dict[tuple[int, int], Path] = {}
+        counts: Counter[tuple[int, int]] = Counter()
+        bad = []
+        for file, size in zip(files, self._each(one, files, "looking at sizes"), strict=True):
+            if isinstance(size, NotAnImage):
+                bad.append(f"{self._short(file)} ({size})")
+            else:
+                counts[size] += 1
+                examples.setdefault(size, file)
+        if not counts:
+            raise ClasswiseError(
+                f"none of the {len(files)} image files in {self.root} can be decoded: {few(bad)}"
+            )
+        if len(counts) > 1:
+            some = [
+                f"{_times(size)} ({n}, such as {self._short(examples[size])})"
+                for size, n in counts.most_common(3)
+            ]
+            raise ClasswiseError(
+                f"images in {self.root} have {len(counts)} different sizes, from "
+                f"{_times(min(counts))} to {_times(max(counts))} pixels, most often "
+                f"{', '.join(some)}; write folder({self.root}, size=32) to scale them all, or "
+                f"folder({self.root}, size=32, fit=crop) to keep proportions and cut the middle"
+            )
+        return next(iter(counts))
+
+    def refusal(self) -> ClasswiseError:
+        """Build the error that names and counts the bad images."""
+        return ClasswiseError(
+            f"{len(self.bad)} of {sum(self.kinds.values()) + len(self.bad)} images in {self.root} "
+            f"cannot be decoded: {few(self.bad)}; repair or remove them, or leave them out with "
+            "--skip-bad, that is folder(PATH, skip_bad=true)"
+        )
+
+    def tell(self, ignored: Sequence[Path]) -> None:
+        """Print one line about conversions, skipped and ignored files, if there were any."""
+        converted = [f"{n} {kind}" for kind, n in sorted(self.kinds.items()) if kind != "RGB"]
+        said = [f"converted to RGB: {', '.join(converted)}"] if converted else []
+        if self.bad:
+            said.append(f"skipped {counted(len(self.bad), 'bad image')}: {few(self.bad)}")
+        if ignored:
+            names = few([self._short(file) for file in ignored])
+            said.append(f"ignored {counted(len(ignored), 'other file')}: {names}")
+        if said:
+            line = f"folder:{self.root.name}: {'; '.join(said)}"
+            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def _each(self, do: Callable[[T], R], items: Sequence[T], words: str) -> Iterator[R]:
+        """Map over items on all cores, in order."""
+        task = self.progress.add_task(words, total=len(items))
+        pool = ThreadPoolExecutor(os.cpu_count() or 1)
+        try:
+            for result in pool.map(do, items):
+                self.progress.advance(task)
+                yield result
+        finally:
+            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
+
+    def _short(self, file: Path) -> str:
+        return str(file.relative_to(self.root))
+
+
+def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
+    """Read the size option as (height, width)."""
+    if size is None:
+        return None
+    sides = [size, size] if isinstance(size, int) else list(size) if size else []
+    if len(sides) != 2 or not all(
+        isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides
+    ):
+        raise ClasswiseError(f"size is {size!r}; write size=32, or size=[height, width]")
+    return sides[0], sides[1]
+
+
+def _refuse_empty(part: Listing, data: Dataset, least: int) -> None:
+    for name, count in zip(part.class_names, data.sizes.tolist(), strict=True):
+        if count < least:
+            why = " (one to train, one to test), or train and test folders" if least > 1 else ""
+            raise ClasswiseError(
+                f"class {name!r} in {part.folder} has {counted(count, 'readable image')}; it "
+                f"needs at least {least}{why}"
+            )
+
+
+def _times(size: tuple[int, int]) -> str:
+    return f"{size[0]}×{size[1]}"

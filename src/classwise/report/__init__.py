@@ -1,0 +1,1 @@
+"""From the record to the reader: tables and one HTML page; no model is ever touched."""

@@ -1,0 +1,147 @@
+"""One self-contained page that opens from disk without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from classwise.auditing.intervals import wilson
+from classwise.auditing.predictions import AuditedWeights
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+from classwise.report.payload import page_data, superclass_names
+from classwise.report.runs import ReportRun, load_runs
+from classwise.report.seeds import over_seeds
+from classwise.report.summary import (
+    MEASURES,
+    SummaryRow,
+    captions,
+    cell,
+    few_names,
+    percent,
+    shown,
+    summary_rows,
+)
+
+__all__ = ["ReportRun", "load_runs", "write_report"]
+
+
+def write_report(runs: Sequence[ReportRun], out: Path) -> None:
+    """Write the page for these runs; they must be of the same classes."""
+    audits = [audit for run in runs for audit in run.audits]
+    if not audits:
+        raise ClasswiseError("nothing to report: none of these runs has an audit")
+    _check_same_classes(audits)
+    write_atomically(out, _render(runs, audits).encode())
+
+
+def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
+    rows = summary_rows(audits)
+    report = next(iter(audits[0].report.values()))
+    environment = Environment(
+        loader=PackageLoader("classwise.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # `tojson` writes <, >, & and ' as \uXXXX, so a class name cannot end the script element.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    page = environment.get_template("report.html").render(
+        plotly=Markup(get_plotlyjs()),  # our own dependency's text, the only one not escaped
+        data=page_data(rows, runs),
+        rows=rows,
+        groups=shown(rows),
+        measures=MEASURES,
+        cell=cell,
+        few_names=few_names,
+        classes=_class_rows(rows),
+        superclasses=superclass_names(report),
+        superclass_of=report.superclass_of,
+        facts=_facts(runs, audits),
+        captions=captions(audits),
+        noise=_noise(audits),
+        runs=[_run_facts(run) for run in runs],
+        seeds=over_seeds(runs),
+    )
+    return page
+
+
+def _check_same_classes(audits: Sequence[AuditedWeights]) -> None:
+    first = audits[0]
+    for audit in audits:
+        if audit.report.class_names != first.report.class_names:
+            raise ClasswiseError(
+                f"{audit.run} and {first.run} have different classes; write one report for each"
+            )
+
+
+def _class_rows(rows: Sequence[SummaryRow]) -> list[dict[str, Any]]:
+    """Each class with its samples and its rate in every row; robust where there is an attack."""
+    reports = [row.robust or row.clean for row in rows]
+    first = reports[0]
+    assert first is not None
+    columns = [list(report.by_class.values()) for report in reports if report]
+    sizes = first.counts.sizes.tolist()
+    return [
+        {"name": name, "samples": size, "rates": [percent(rate) for rate in rates]}
+        for name, size, *rates in zip(first.class_names, sizes, *columns, strict=True)
+    ]
+
+
+def _facts(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> list[tuple[str, str]]:
+    """What the header says, in words."""
+    rows = summary_rows(audits)
+    attacked = [row for row in rows if row.attack]
+    sizes = next(iter(audits[0].report.values())).counts.sizes
+    low, high = int(sizes.min()), int(sizes.max())
+    names = audits[0].report.class_names
+    facts = [
+        ("Data", _distinct(run.about.get("data", {}).get("name", "") for run in runs)),
+        ("Classes", f"{len(names)}"),
+        ("Split", _distinct(audit.split for audit in audits)),
+        ("Samples per class", f"{low}" if low == high else f"{low} to {high}"),
+        ("Attack", _distinct(row.attack for row in attacked) or "none"),
+        ("eps", _distinct(row.eps for row in attacked)),
+        ("Norm", _distinct(row.norm for row in attacked)),
+        ("Verdict", _distinct(row.verdict for row in attacked)),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _noise(audits: Sequence[AuditedWeights]) -> str:
+    """How far chance alone moves a class, for the smallest class there is."""
+    sizes = [s for a in audits for r in a.report.values() for s in r.counts.sizes.tolist() if s]
+    n = min(sizes)
+    low, high = wilson(n / 2, n)
+    return (
+        f"The smallest class has {n} sample{'s' if n > 1 else ''}: "
+        f"a rate of 50 % counted there has a 95 % interval from {100 * float(low):.0f} to "
+        f"{100 * float(high):.0f} %."
+    )
+
+
+def _run_facts(run: ReportRun) -> dict[str, str]:
+    """One line of the table of runs."""
+    config = run.about.get("config", {})
+    versions = run.about.get("versions", {})
+    return {
+        "run": run.name,
+        "recipe": run.recipe,
+        "data": str(run.about.get("data", {}).get("name", "")),
+        "network": str(config.get("model", "")),
+        "epochs": f"{len(run.history)} of {config['epochs']}" if "epochs" in config else "",
+        "training eps": f"{config['eps']:.4g}" if "eps" in config else "",
+        "seed": str(config.get("seed", "")),
+        "identity": str(run.about.get("identity", "")),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+    }
+
+
+def _distinct(values: Any) -> str:
+    return ", ".join(dict.fromkeys(value for value in values if value))

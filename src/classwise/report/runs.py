@@ -1,0 +1,48 @@
+"""What a report is made of: run folders read back from disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from classwise.auditing.predictions import AuditedWeights, read_audits
+from classwise.errors import ClasswiseError
+from classwise.training.run import Run
+
+
+@dataclass(frozen=True)
+class ReportRun:
+    """One run: its audits, its history epoch by epoch, and what run.json says."""
+
+    name: str
+    recipe: str
+    audits: list[AuditedWeights]
+    history: list[dict[str, Any]] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
+    """Read run folders; one without an audit is refused with the command that makes one."""
+    if not paths:
+        raise ClasswiseError("no run given; name at least one run folder")
+    count = Counter(path.name for path in paths)
+    runs = []
+    for path in paths:
+        name = str(path) if count[path.name] > 1 else path.name
+        runs.append(_load(path, name))
+    return runs
+
+
+def _load(path: Path, name: str) -> ReportRun:
+    run = Run(path)
+    about = run.about
+    if "recipe_name" not in about or "class_names" not in about.get("data", {}):
+        raise ClasswiseError(f"{path}/run.json does not describe a run: no recipe or class names")
+    audits = read_audits(path, about)
+    if not audits:
+        raise ClasswiseError(f"{path} has no audit yet; first run: classwise audit {path}")
+    audits = [replace(audit, run=name) for audit in audits]
+    return ReportRun(name, about["recipe_name"], audits, run.history, about)

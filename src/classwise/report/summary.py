@@ -1,0 +1,222 @@
+"""One row per weights and attack: average, worst, best, spread and tail, clean and robust."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from classwise.auditing.metrics import ConditionReport
+from classwise.auditing.predictions import AuditedWeights
+from classwise.errors import ClasswiseError
+from classwise.recipe import load_recipe
+
+TAIL_SHARE = 0.1
+TAIL_FROM = 20  # with fewer classes, the worst 10 % is the worst class or two
+NO_SAMPLES = "no samples"
+MISSING = "–"
+SIDES = ("clean", "robust")
+# The papers' groups of columns, each with a clean and a robust one.
+MEASURES = {
+    "average": "Average",
+    "worst": "Worst class",
+    "tail": "Worst 10 % of classes",
+    "best": "Best class",
+    "spread": "Class std",
+}
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One row of the papers' tables."""
+
+    label: str
+    run: str
+    recipe: str
+    weights: str
+    split: str
+    attack: str  # the condition called robust; empty where only clean was audited
+    eps: str
+    norm: str
+    verdict: str
+    clean: ConditionReport | None
+    robust: ConditionReport | None
+
+    def side(self, side: str) -> ConditionReport | None:
+        """What was found on one of the SIDES."""
+        return self.clean if side == "clean" else self.robust
+
+
+def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
+    """Lay out audits as the papers do, one row per weights; several attacks give several rows."""
+    rows = []
+    runs = list(dict.fromkeys(audit.run for audit in audits))
+    for audit in sorted(audits, key=lambda a: (runs.index(a.run), a.split, _weights_order(a))):
+        clean = next((c for c in audit.report if is_clean(c)), None)
+        attacks = [c for c in audit.report if not is_clean(c)]
+        about = audit.report.about
+        for attack in attacks or [""]:
+            row = SummaryRow(
+                label=weights_label(audit, audits),
+                run=audit.run,
+                recipe=audit.recipe,
+                weights=audit.weights,
+                split=audit.split,
+                attack=attack,
+                eps=eps_label(about.get("eps", "")) if attack else "",
+                norm=str(about.get("norm", "")),
+                verdict=str(about.get("verdict", "")),
+                clean=audit.report[clean] if clean else None,
+                robust=audit.report[attack] if attack else None,
+            )
+            rows.append(row)
+    return _told_apart(rows)
+
+
+def measured(report: ConditionReport, measure: str) -> tuple[float | None, tuple[str, ...]]:
+    """One of the MEASURES as a rate in [0, 1], and the classes to name beside it."""
+    if measure == "average":
+        return report.overall, ()  # share of all samples, not the mean over classes
+    if measure == "worst":
+        return report.worst, (report.worst_class,)
+    if measure == "best":
+        return report.best, (report.best_class,)
+    if measure == "spread":
+        return report.spread, ()
+    return report.tail(TAIL_SHARE) if len(report.class_names) >= TAIL_FROM else (None, ())
+
+
+def classes_without_samples(report: ConditionReport) -> list[str]:
+    """Names of the classes that nothing can be said about."""
+    present = report.counts.present.tolist()
+    return [name for name, there in zip(report.class_names, present, strict=True) if not there]
+
+
+def shown(rows: Sequence[SummaryRow]) -> dict[str, list[str]]:
+    """The measures that have something to show, each with its sides."""
+    columns = {
+        measure: [
+            side for side in SIDES if any(cell(row, measure, side)[0] != MISSING for row in rows)
+        ]
+        for measure in MEASURES
+    }
+    return {measure: sides for measure, sides in columns.items() if sides}
+
+
+def cell(row: SummaryRow, measure: str, side: str) -> tuple[str, tuple[str, ...]]:
+    """One number in per cent and the classes to name beside it."""
+    report = row.side(side)
+    value, names = measured(report, measure) if report else (None, ())
+    return (MISSING, ()) if value is None else (percent(value), names)
+
+
+def percent(rate: float | None) -> str:
+    """Write a rate in per cent; the sign is in the heading.
+
+    >>> percent(0.4257), percent(None)
+    ('42.6', 'no samples')
+    """
+    return NO_SAMPLES if rate is None else f"{100 * rate:.1f}"
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """Name the first few and count the rest.
+
+    >>> few_names(["ant", "bee", "cat", "dog", "eel"])
+    'ant, bee, cat and 2 more'
+    """
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def is_clean(condition: str) -> bool:
+    """Whether a condition leaves the images alone."""
+    return condition.split()[0] == "clean"
+
+
+def eps_label(eps: object) -> str:
+    """Write a radius as it is stored: a text such as 8/255, or a number."""
+    return f"{eps:.4g}" if isinstance(eps, float) else str(eps)
+
+
+def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str:
+    """Name the weights of a recipe.
+
+    `last` is the recipe itself, unless it also has averages: then `last` is "live".
+    """
+    average, _, keep = audit.weights.rpartition("-")
+    averaged = _has_averages(audit.recipe) or any(
+        other.run == audit.run and "-" in other.weights for other in among
+    )
+    words = [average or ("live" if averaged and keep in ("last", "best") else "")]
+    words.append(keep if keep != "last" else "")
+    inside = ", ".join(word for word in words if word)
+    return f"{audit.recipe} ({inside})" if inside else audit.recipe
+
+
+def _weights_order(audit: AuditedWeights) -> tuple[str, bool, str]:
+    """The trained weights before their averages, the last ones before the best."""
+    average, _, keep = audit.weights.rpartition("-")
+    return average, keep != "last", keep
+
+
+def captions(audits: Sequence[AuditedWeights]) -> list[str]:
+    """Say under a table what its numbers are: attack, radius, split, sample sizes."""
+    rows = summary_rows(audits)
+    lines = ["Accuracy in per cent; the class is named beside worst and best."]
+    attacks = _distinct(
+        f"{row.attack} ({row.norm}, eps {row.eps}, verdict {row.verdict})"
+        for row in rows
+        if row.attack
+    )
+    if attacks:
+        lines.append(f"Robust: {'; '.join(attacks)}.")
+    lines += _distinct(sample_note(audit) for audit in audits)
+    for row in rows:
+        for side in SIDES:
+            report = row.side(side)
+            empty = classes_without_samples(report) if report else []
+            if empty:
+                lines.append(f"Split {row.split}, {NO_SAMPLES}: {few_names(empty, 10)}.")
+    return _distinct(lines)
+
+
+def sample_note(audit: AuditedWeights) -> str:
+    """Tell the split and how many samples there are, in all and per class."""
+    sizes = next(iter(audit.report.values())).counts.sizes
+    low, high = int(sizes.min()), int(sizes.max())
+    each = f"{low}" if low == high else f"{low} to {high}"
+    return f"Split {audit.split}: {int(sizes.sum())} samples, {each} per class."
+
+
+def _told_apart(rows: list[SummaryRow]) -> list[SummaryRow]:
+    """Add to the labels whatever differs between rows, and the run where nothing else does."""
+    if len({row.split for row in rows}) > 1:
+        rows = [replace(row, label=f"{row.label}, {row.split}") for row in rows]
+    if len({row.attack for row in rows if row.attack}) > 1:
+        rows = [
+            replace(row, label=f"{row.label}, {row.attack}") if row.attack else row for row in rows
+        ]
+    if len({(row.norm, row.eps) for row in rows if row.attack and "eps=" not in row.attack}) > 1:
+        rows = [
+            replace(row, label=f"{row.label}, {row.norm} eps {row.eps}")
+            if row.attack and "eps=" not in row.attack
+            else row
+            for row in rows
+        ]
+    count = Counter(row.label for row in rows)
+    return [
+        replace(row, label=f"{row.label} [{row.run}]") if count[row.label] > 1 else row
+        for row in rows
+    ]
+
+
+def _has_averages(recipe: str) -> bool:
+    try:
+        return bool(load_recipe(recipe).slots.averages)
+    except ClasswiseError:  # a model we did not train has no recipe
+        return False
+
+
+def _distinct(lines: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(lines))

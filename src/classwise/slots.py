@@ -1,0 +1,123 @@
+"""The slots of the training step: what a method may fill, and what stands there otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from classwise.attacks.inner import InnerAttack, Reference, Start, View, with_stop
+from classwise.attacks.pgd import BatchNormMode
+from classwise.attacks.stops import StopRule
+from classwise.classes.settings import ClassPolicy
+from classwise.draws import Draws
+from classwise.objective import Mix, Objective, Reduction, Regulariser, StepRule
+from classwise.types import Images, Labels
+
+
+class Augment(Protocol):
+    """A whole-batch transform of training images, keyed by sample index."""
+
+    def __call__(self, images: Images, index: Labels, seed: int, epoch: int) -> Images:
+        """Transform a batch."""
+
+
+class Sampler(Protocol):
+    """Which training samples an epoch visits, and in which order."""
+
+    def order(self, labels: Labels, draws: Draws) -> Tensor:
+        """Row numbers; a row may come more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Lets an average take in an epoch only if validation robustness is fair enough."""
+
+    threshold: float  # δ
+    on: Literal["worst", "tail"] = "worst"  # the worst class, or the mean of the worst 10 %
+
+
+@dataclass(frozen=True, slots=True)
+class Average:
+    """A passive weight average, updated once per epoch: θ̄ ← d·θ̄ + (1 − d)·θ."""
+
+    name: str
+    decay: float | None  # d; None weighs all epochs alike
+    start: float  # epoch, or fraction of the run
+    gate: Gate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """A passive choice of the weights to keep, made on validation data only."""
+
+    name: str
+    score: Literal["latest", "overall", "overall+worst"]
+
+
+KEEPS = (
+    Keep("last", "latest"),
+    Keep("best", "overall+worst"),
+    Keep("best_overall", "overall"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """What one method brings; None and () leave a slot to the others."""
+
+    augment: Augment | None = None
+    sampler: Sampler | None = None
+    reference: Reference | None = None  # filled where training attacks
+    start: Start | None = None
+    steps: int | None = None
+    step: float | None = None
+    stop: StopRule | None = None
+    jitter: float | None = None
+    batchnorm: BatchNormMode | None = None
+    extra_views: tuple[View, ...] = ()
+    mix: Mix | None = None
+    objective: Objective | None = None
+    beta: float | None = None
+    reduction: Reduction | None = None
+    regularisers: tuple[Regulariser, ...] = ()
+    step_rule: StepRule | None = None
+    head: Literal["linear", "cosine"] | None = None
+    head_scale: float | None = None  # of a cosine head's logits
+    extra_outputs: int | None = None  # M, behind the K classes
+    begin: str | None = None  # weights file to begin from
+    teacher: str | None = None  # weights file of a frozen model
+    policies: tuple[ClassPolicy, ...] = ()
+    averages: tuple[Average, ...] = ()
+    keeps: tuple[Keep, ...] = ()
+
+    @property
+    def inner(self) -> InnerAttack | None:
+        """The attack inside training, put together from its parts."""
+        if self.reference is None:
+            return None
+        return InnerAttack(
+            reference=self.reference,
+            start=self.start or "uniform",
+            steps=10 if self.steps is None else self.steps,
+            batchnorm=self.batchnorm or "eval",
+            views=with_stop(self.extra_views, self.stop),
+            jitter=self.jitter or 0.0,
+        )
+
+
+# Several methods may add to these; everything else has one owner.
+COLLECTIONS = ("extra_views", "regularisers", "policies", "averages", "keeps")
+
+# What stands in a slot that no method fills, in the words `classwise recipe` prints.
+UNFILLED: dict[str, Any] = {
+    "augment": "crop and flip, as the data allow",
+    "sampler": "every image once, shuffled",
+    "step": "eps / 4",
+    "stop": "never",
+    "reduction": "mean",
+    "step_rule": "plain",
+    "keeps": KEEPS,
+}
+ATTACK_SLOTS = ("step", "stop")  # unfilled ones are worth a line only where training attacks

@@ -1,0 +1,81 @@
+"""What a run writes down after an epoch, and which weights it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from classwise.classes.counts import ClassCounts
+from classwise.classes.settings import Seen
+from classwise.slots import Keep
+from classwise.training.checkpoint import write_tensors
+from classwise.training.config import TrainConfig, learning_rate
+from classwise.training.run import Run
+from classwise.training.state import Progression
+
+
+def epoch_record(
+    config: TrainConfig,
+    state: Progression,
+    counts: Mapping[Seen, ClassCounts],
+    losses: Mapping[str, float],
+    validated: Mapping[str, Mapping[Seen, ClassCounts]],
+) -> dict[str, Any]:
+    """One line of the history: per-class vectors, and the settings the epoch was trained with."""
+    settings = {}
+    for policy in state.chain.policies:
+        for name in sorted(policy.writes):
+            table = getattr(state.settings, name)
+            if table is not None:  # of a K×K table the mean row says who is aimed at
+                settings[name] = (table.mean(0) if table.ndim == 2 else table).tolist()
+    return {
+        "epoch": state.epoch,
+        "lr": learning_rate(config, state.epoch - 1),
+        "loss": dict(losses),
+        "train": {seen.attack: value.rates for seen, value in counts.items()},
+        "valid": {
+            weights: {seen.attack: value.rates for seen, value in conditions.items()}
+            for weights, conditions in validated.items()
+        },
+        "settings": settings,
+    }
+
+
+def headline(record: Mapping[str, Any]) -> tuple[float, float, str]:
+    """Overall and worst class of the last check of the live model, or of training without one."""
+    condition, rates = list((record["valid"]["live"] or record["train"]).items())[-1]
+    worst = min(rate for rate in rates["by_class"] if rate is not None)
+    return rates["overall"], worst, condition
+
+
+def keep_weights(
+    run: Run,
+    model: nn.Module,
+    prefix: str,
+    keeps: Sequence[Keep],
+    valid: ClassCounts | None,
+    best: dict[str, float],
+    epoch: int,
+) -> None:
+    """Write the weights that some choice wants to keep, and note their score in `best`."""
+    for choice in keeps:
+        if choice.score == "latest":
+            score = float(epoch)
+        elif valid is None:
+            continue  # no validation split, so nothing to choose by
+        else:
+            score = valid.overall + (valid.worst if choice.score == "overall+worst" else 0.0)
+        name = prefix + choice.name
+        if name not in best or score > best[name]:
+            best[name] = score
+            about = {
+                "network": run.about["network"],
+                "data": run.about["data"],
+                "recipe": run.about["recipe_name"],
+                "identity": run.about["identity"],
+                "weights": name,
+                "epoch": epoch,
+            }
+            write_tensors(run.weights_path(name), model.state_dict(), about)

@@ -1,0 +1,123 @@
+"""All that changes from epoch to epoch, in memory and on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from classwise.classes.settings import Chain, ClassSettings, policy_state, restore_policy
+from classwise.errors import ClasswiseError
+from classwise.slots import Slots
+from classwise.training.average import RunningAverage
+from classwise.training.checkpoint import (
+    pack,
+    pack_optimiser,
+    read_tensors,
+    under_prefix,
+    unpack_optimiser,
+    with_prefix,
+    write_tensors,
+)
+
+
+@dataclass(frozen=True)
+class Progression:
+    """Where a run stands, apart from the model and the optimiser."""
+
+    epoch: int  # finished epochs
+    chain: Chain
+    settings: ClassSettings
+    averages: tuple[RunningAverage, ...]
+    regularisers: Mapping[str, dict[str, Tensor]] = field(default_factory=dict)
+    best: Mapping[str, float] = field(default_factory=dict)  # score of each kept choice
+
+    @classmethod
+    def beginning(
+        cls, slots: Slots, chain: Chain, base: ClassSettings, num_classes: int
+    ) -> Progression:
+        """Where every run begins."""
+        averages = tuple(RunningAverage(rule) for rule in slots.averages)
+        regularisers = {rule.name: rule.begin(num_classes) for rule in slots.regularisers}
+        return cls(0, chain, base, averages, regularisers)
+
+
+def save_state(
+    path: Path,
+    identity: str,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    state: Progression,
+) -> None:
+    """Write all that a resume needs, atomically."""
+    tensors = with_prefix("model", model.state_dict())
+    some, momenta = pack_optimiser(optimiser)
+    tensors |= some
+    tables = {slot.name: getattr(state.settings, slot.name) for slot in fields(ClassSettings)}
+    tensors |= {f"settings.{name}": table for name, table in tables.items() if table is not None}
+    policies = []
+    for number, policy in enumerate(state.chain.policies):
+        some, plain = pack(f"policy.{number}", policy_state(policy))
+        tensors |= some
+        policies.append(plain)
+    for name, values in state.regularisers.items():
+        tensors |= with_prefix(f"regulariser.{name}", values)
+    for average in state.averages:
+        tensors |= with_prefix(f"average.{average.rule.name}", average.weights or {})
+    about = {
+        "identity": identity,
+        "epoch": state.epoch,
+        "best": dict(state.best),
+        "optimiser": momenta,
+        "policies": policies,
+        "taken": {average.rule.name: average.taken for average in state.averages},
+    }
+    write_tensors(path, tensors, about)
+
+
+def load_state(
+    path: Path,
+    identity: str,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    start: Progression,
+    device: torch.device,
+) -> Progression:
+    """Put a saved state back; `start` says what kinds of things it holds."""
+    tensors, about = read_tensors(path)
+    if about.get("identity") != identity:
+        raise ClasswiseError(f"{path} belongs to another run; choose another --out")
+    model.load_state_dict(under_prefix("model", tensors))
+    unpack_optimiser(optimiser, tensors, about["optimiser"])
+    policies = [
+        restore_policy(policy, {**plain, **under_prefix(f"policy.{number}", tensors)})
+        for number, (policy, plain) in enumerate(
+            zip(start.chain.policies, about["policies"], strict=True)
+        )
+    ]
+
+    def on_device(prefix: str) -> dict[str, Tensor]:
+        return {name: t.to(device) for name, t in under_prefix(prefix, tensors).items()}
+
+    averages = tuple(
+        RunningAverage(
+            average.rule,
+            on_device(f"average.{average.rule.name}") or None,
+            about["taken"][average.rule.name],
+        )
+        for average in start.averages
+    )
+    regularisers = {name: on_device(f"regulariser.{name}") for name in start.regularisers}
+    settings: dict[str, Any] = under_prefix("settings", tensors)
+    return Progression(
+        about["epoch"],
+        Chain(policies),
+        ClassSettings(**settings),
+        averages,
+        regularisers,
+        about["best"],
+    )
