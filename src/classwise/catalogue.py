@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import getdoc
 from typing import Any, TypeAlias
 
-Listing: TypeAlias = tuple[tuple[str, ...], list[tuple[str, ...]]]
+Listing: TypeAlias = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
 
 
 def _first_line(thing: Any) -> str:
@@ -36,7 +36,8 @@ def attacks() -> Listing:
     """Every attack an audit can name."""
     from classwise.attacks.named import KNOWN_ATTACKS
 
-    return ("attack", "what it does"), [(name, KNOWN_ATTACKS[name]) for name in KNOWN_ATTACKS]
+    rows: list[tuple[str, ...]] = [(name, words) for name, words in KNOWN_ATTACKS.items()]
+    return ("attack", "what it does"), rows
 
 
 def data() -> Listing:

@@ -7,10 +7,10 @@ setting has one owner; since owners never overlap, the order of composition does
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -57,7 +57,7 @@ class Method(BaseModel):
         raise NotImplementedError
 
     def __or__(self, other: Method | Recipe) -> Recipe:
-        return compose([self, *_methods_of(other)])
+        return Recipe((self,)) | other
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,56 @@ class Among:
         return next((value for name, value in table.items() if name in self.names), otherwise)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recipe:
-    """All slots of the training step, and who filled each."""
+    """Methods put together; what each slot holds follows from all of them.
 
-    methods: tuple[Method, ...]  # resolved; the base first, then by name
-    slots: Slots = field(compare=False)
-    owners: Mapping[str, str] = field(compare=False)  # slot or class setting -> method name
+    The methods are kept as they were given: defaults that depend on the company are filled in
+    only when the whole company is known, so that any order and grouping gives the same recipe.
+    """
+
+    given: tuple[Method, ...]
 
     def __or__(self, other: Method | Recipe) -> Recipe:
-        return compose([*self.methods, *_methods_of(other)])
+        whole = Recipe((*self.given, *_methods_of(other)))
+        if any(method.base for method in whole.given):
+            whole.check()  # clashes are told at once; without a base it is a part of a recipe yet
+        return whole
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and self.methods == other.methods
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def check(self) -> Recipe:
+        """Refuse what clashes or makes no sense; return the recipe itself."""
+        _ = self._whole
+        return self
+
+    @cached_property
+    def _whole(self) -> tuple[tuple[Method, ...], Slots, dict[str, str]]:
+        given = _with_base(self.given)
+        among = Among(frozenset(method.name for method in given))
+        resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
+        slots, owners = _merge(resolved)
+        _check_sense(slots, owners)
+        return tuple(resolved), slots, owners
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods with all their defaults filled in; the base first, then by name."""
+        return self._whole[0]
+
+    @property
+    def slots(self) -> Slots:
+        """What every slot holds."""
+        return self._whole[1]
+
+    @property
+    def owners(self) -> Mapping[str, str]:
+        """Which method filled a slot, or sets `class margin` and the like."""
+        return self._whole[2]
 
     @property
     def name(self) -> str:
@@ -110,37 +150,38 @@ class Recipe:
                 ]
             elif slot.name in COLLECTIONS:
                 rows += [
-                    (slot.name, _say(item), self.owners.get(slot.name + item.name, "-"))
+                    (slot.name, str(item), self.owners.get(slot.name + item.name, "-"))
                     for item in value or UNFILLED.get(slot.name, ())
                 ]
             elif value is not None or (
                 slot.name in UNFILLED and (self.attacks or slot.name not in ATTACK_SLOTS)
             ):
-                shown = UNFILLED[slot.name] if value is None else _say(value)
+                shown = UNFILLED[slot.name] if value is None else value
                 rows.append((slot.name, str(shown), self.owners.get(slot.name, "-")))
         return rows
 
 
 def compose(methods: Iterable[Method]) -> Recipe:
     """Merge methods into one recipe; two owners of one thing are refused by name."""
-    given = list(methods)
-    for method in given:
-        if sum(other.name == method.name for other in given) > 1:
-            raise ClasswiseError(f"{method.name} appears twice; name each method once")
-    if not any(method.base for method in given):
-        implied = {method.implies for method in given if method.implies}
-        from classwise.methods import METHODS  # the table of names sits after this file on the walk
+    return Recipe(tuple(methods)).check()
 
+
+def _with_base(given: tuple[Method, ...]) -> list[Method]:
+    """The methods, and the base that one of them implies where none was named."""
+    from classwise.methods import METHODS  # the table of names sits after this file on the walk
+
+    methods = list(given)
+    for method in methods:
+        if sum(other.name == method.name for other in methods) > 1:
+            raise ClasswiseError(f"{method.name} appears twice; name each method once")
+    if not any(method.base for method in methods):
+        implied = {method.implies for method in methods if method.implies}
         if len(implied) != 1:
             bases = ", ".join(name for name, kind in METHODS.items() if kind.base)
-            names = "+".join(method.name for method in given)
+            names = "+".join(method.name for method in methods)
             raise ClasswiseError(f"{names} has no training loss; add one of {bases}")
-        given.append(METHODS[implied.pop()]())
-    among = Among(frozenset(method.name for method in given))
-    resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
-    slots, owners = _merge(resolved)
-    _check_sense(slots, owners)
-    return Recipe(tuple(resolved), slots, owners)
+        methods.append(METHODS[implied.pop()]())
+    return methods
 
 
 def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
@@ -233,8 +274,11 @@ def parse_recipe(text: str, settings: Mapping[str, Any] | None = None) -> Recipe
     return compose(make_method(name, chosen) for name, chosen in options.items())
 
 
-def read_recipe(path: str | Path) -> Recipe:
-    """Read a TOML file: `compose = "trades + ccm"` and one table of options per method."""
+def read_recipe(path: str | Path, settings: Mapping[str, Any] | None = None) -> Recipe:
+    """Read a TOML file: `compose = "trades + ccm"` and one table of options per method.
+
+    `settings` win over the file.
+    """
     try:
         content = tomllib.loads(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as reason:
@@ -242,14 +286,14 @@ def read_recipe(path: str | Path) -> Recipe:
     text = content.pop("compose", None)
     if not isinstance(text, str):
         raise ClasswiseError(f'{path} needs a line such as compose = "trades + ccm"')
-    settings = {}
+    chosen: dict[str, Any] = {}
     for name, table in content.items():
         if not isinstance(table, dict):
             raise ClasswiseError(f"{path}: {name!r} is not a table; write [{name}] and its options")
         for option, value in table.items():
             word = isinstance(value, str)
-            settings[f"{name}.{option}"] = parse_value(value) if word else value
-    return parse_recipe(text, settings)
+            chosen[f"{name}.{option}"] = parse_value(value) if word else value
+    return parse_recipe(text, chosen | dict(settings or {}))
 
 
 def load_recipe(
@@ -259,7 +303,7 @@ def load_recipe(
     if isinstance(recipe, Recipe | Method):
         return compose(_methods_of(recipe))
     if str(recipe).endswith(".toml"):
-        return read_recipe(recipe)
+        return read_recipe(recipe, settings)
     return parse_recipe(str(recipe), settings)
 
 
@@ -273,9 +317,4 @@ def epoch_of(when: float, epochs: int) -> int:
 
 
 def _methods_of(thing: Method | Recipe) -> list[Method]:
-    return list(thing.methods) if isinstance(thing, Recipe) else [thing]
-
-
-def _say(value: Any) -> str:
-    """Show a slot's value without noise: plain functions and classes by their repr."""
-    return value.__name__ if inspect.isfunction(value) else str(value)
+    return list(thing.given) if isinstance(thing, Recipe) else [thing]

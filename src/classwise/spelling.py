@@ -43,11 +43,17 @@ def parse_call(text: str) -> Call:
         tree = ast.parse(f"_({inside})", mode="eval").body
     except SyntaxError:
         raise ClasswiseError(f"cannot read the options in {text!r}; write option=value") from None
-    if not isinstance(tree, ast.Call) or any(word.arg is None for word in tree.keywords):
+    if (
+        not isinstance(tree, ast.Call)
+        or not isinstance(tree.func, ast.Name)
+        or any(word.arg is None for word in tree.keywords)
+    ):
         raise ClasswiseError(f"cannot read the options in {text!r}; write option=value")
     args = tuple(_literal(node, text) for node in tree.args)
     options: dict[str, Any] = {}
     for word in tree.keywords:
+        if word.arg in options:
+            raise ClasswiseError(f"{text!r} gives {word.arg} twice; keep one")
         options[str(word.arg)] = _literal(word.value, text)
     return Call(match["name"], args, options)
 

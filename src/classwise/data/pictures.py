@@ -15,6 +15,8 @@ SUFFIXES = (
     *(".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".ppm", ".pgm", ".pbm", ".pnm"),
     *(".bmp", ".dib", ".gif", ".tif", ".tiff", ".webp", ".tga"),
 )
+# By content, whatever the suffix says; nothing that would start another program (EPS) is tried.
+FORMATS = ("PNG", "JPEG", "PPM", "BMP", "DIB", "GIF", "TIFF", "WEBP", "TGA")
 TURNED = (5, 6, 7, 8)  # EXIF orientations that swap height and width
 ORIENTATION = 0x0112
 
@@ -29,6 +31,7 @@ def pillow(what: str) -> Any:
         from PIL import Image, ImageOps  # noqa: F401  (ImageOps is used below, and may be missing)
     except ImportError:
         raise ClasswiseError(f'{what} needs Pillow; run: pip install "classwise[images]"') from None
+    Image.init()  # once, before threads ask for a format
     return Image
 
 
@@ -36,7 +39,7 @@ def picture_size(path: Path) -> tuple[int, int]:
     """Height and width as seen upright, from the header alone."""
     image_module = pillow("reading images")
     try:
-        with image_module.open(path) as picture:
+        with image_module.open(path, formats=FORMATS) as picture:
             width, height = picture.size
             turned = picture.getexif().get(ORIENTATION) in TURNED
     except Exception as reason:  # decoders raise whatever the broken bytes lead them to
@@ -54,7 +57,7 @@ def read_picture(path: Path, size: tuple[int, int], fit: Fit) -> tuple[NDArray[n
     from PIL import ImageOps
 
     try:
-        with image_module.open(path) as picture:
+        with image_module.open(path, formats=FORMATS) as picture:
             kind = pixel_kind(picture)
             picture.load()
             upright = ImageOps.exif_transpose(picture)
