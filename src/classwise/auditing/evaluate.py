@@ -83,7 +83,12 @@ def class_report(
         for one in found
     ]
     last = found[-1]
-    about = {"eps": last.radius, "norm": last.norm, "seed": last.seed, "verdict": last.verdict}
+    about = {
+        "eps": float(last.radius.max()),
+        "norm": last.norm,
+        "seed": last.seed,
+        "verdict": last.verdict,
+    }
     return ClassReport(conditions, about)
 
 
@@ -119,6 +124,7 @@ def evaluate(
             sample, label, predicted, gap = (
                 torch.cat(column).cpu() for column in zip(*rows, strict=True)
             )
+            wrong = (predicted != label).long().numpy()
             found.append(
                 Predictions(
                     attack.name,
@@ -126,8 +132,9 @@ def evaluate(
                     label.numpy(),
                     predicted.numpy(),
                     gap.numpy().astype(np.float32),
-                    radius=radius if attack.steps else 0.0,
-                    iterations=attack.steps,
+                    radius=np.full(len(label), radius if attack.steps else 0.0),
+                    iterations=np.full(len(label), attack.steps, dtype=np.int32),
+                    broken_by=np.array([None, attack.name], dtype=object)[wrong],
                     norm=ball.name,
                     seed=seed,
                 )

@@ -27,8 +27,9 @@ class Predictions:
     label: npt.NDArray[np.int64]
     predicted: npt.NDArray[np.int64]
     logit_gap: npt.NDArray[np.float32]  # true logit minus the best other
-    radius: float  # eps in image units; 0 when clean
-    iterations: int  # gradient steps spent on each sample
+    radius: npt.NDArray[np.float64]  # eps of each sample in image units; 0 when clean
+    iterations: npt.NDArray[np.int32]  # steps spent on each sample
+    broken_by: npt.NDArray[np.object_]  # the attack that broke it; None where it stands
     norm: str = "Linf"
     seed: int = 0
     verdict: str = "last"  # judged at the final iterate, as the papers do
@@ -64,7 +65,7 @@ def write_predictions(
     folder: Path, found: Predictions, *, run: str, weights: str, split: str
 ) -> Path:
     """Write one condition as a Parquet file, atomically; the same condition is replaced."""
-    name = f"{weights}--{split}--{found.condition}--eps{found.radius:.6g}--seed{found.seed}"
+    name = f"{weights}--{split}--{found.condition}--eps{found.radius.max():.6g}--seed{found.seed}"
     path = folder / "predictions" / (re.sub(r"[^\w.=,()-]", "_", name) + ".parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
@@ -74,14 +75,15 @@ def write_predictions(
         "predicted": found.predicted,
         "correct": found.correct,
         "logit_gap": found.logit_gap,
+        "radius": found.radius,
+        "iterations": found.iterations,
+        "broken_by": found.broken_by,
     }
     constants = {
         "run": run,
         "weights": weights,
         "split": split,
         "condition": found.condition,
-        "iterations": found.iterations,
-        "radius": found.radius,
         "norm": found.norm,
         "seed": found.seed,
         "verdict": found.verdict,
@@ -89,7 +91,6 @@ def write_predictions(
     expression = {
         **{name: name for name in rows},
         **{name: f"${name}" for name in constants},
-        "broken_by": "CASE WHEN correct THEN NULL ELSE $condition END",
     }
     select = ", ".join(f"CAST({expression[n]} AS {kind}) AS {n}" for n, kind in COLUMNS.items())
     try:

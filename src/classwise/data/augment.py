@@ -39,4 +39,5 @@ class CropFlip:
 
 def default_augment(height: int, mirrored: bool) -> CropFlip:
     """Choose the customary crop and flip: 4 pixels at 32, in proportion elsewhere."""
-    return CropFlip(pad=max(1, height // 8), flip=mirrored)
+    pad = min(max(1, height // 8), height - 1)  # a mirrored edge is narrower than the image
+    return CropFlip(pad=pad, flip=mirrored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -70,4 +71,4 @@ class Batches:
         # A lone last sample joins the batch before it: BatchNorm has no variance for one sample.
         if len(starts) > 1 and count - starts[-1] == 1:
             starts.pop()
-        return list(zip(starts, [*starts[1:], count], strict=True))
+        return [(begin, end) for begin, end in pairwise([*starts, count]) if end > begin]

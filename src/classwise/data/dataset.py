@@ -40,6 +40,7 @@ class Dataset:
         if len(set(self.class_names)) != len(self.class_names):
             twice = sorted({n for n in self.class_names if self.class_names.count(n) > 1})
             raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+        check_superclasses(self.num_classes, self.superclass_of, self.superclass_names)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -63,9 +64,8 @@ class Dataset:
     def content_hash(self) -> str:
         """Sixteen hex digits that change with any pixel, label or name."""
         digest = hashlib.blake2b(digest_size=8)
-        digest.update(
-            repr((tuple(self.images.shape), self.class_names, self.superclass_of)).encode()
-        )
+        shape, groups = tuple(self.images.shape), (self.superclass_of, self.superclass_names)
+        digest.update(repr((shape, self.class_names, *groups)).encode())
         digest.update(np.ascontiguousarray(self.images.numpy()).data)
         digest.update(np.ascontiguousarray(self.labels.numpy()).data)
         return digest.hexdigest()
@@ -125,6 +125,27 @@ def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
         )
 
 
+def check_superclasses(
+    num_classes: int, superclass_of: tuple[int, ...] | None, names: tuple[str, ...] | None
+) -> None:
+    """Refuse superclasses that do not cover the classes, or have no name."""
+    if superclass_of is None:
+        if names is not None:
+            raise ClasswiseError("superclass_names without superclass_of; give both or neither")
+        return
+    if len(superclass_of) != num_classes:
+        raise ClasswiseError(
+            f"superclass_of has {len(superclass_of)} entries for {num_classes} classes; give one "
+            "superclass number per class"
+        )
+    count = len(names) if names is not None else max(superclass_of, default=0) + 1
+    if any(not 0 <= number < count for number in superclass_of):
+        raise ClasswiseError(
+            f"superclass_of runs from {min(superclass_of)} to {max(superclass_of)}, but there are "
+            f"{count} superclasses, 0 to {count - 1}"
+        )
+
+
 def check_pixels(images: Tensor) -> None:
     """Refuse float images with NaN or outside [0, 1]."""
     if images.ndim != 4:
@@ -156,7 +177,7 @@ def dataset_from_arrays(
     Takes uint8, or floats in [0, 1] that are multiples of 1/255; grey (n, h, w) or with channels
     first or last.
     """
-    pixels = torch.as_tensor(np.asarray(images))
+    pixels = _tensor(images, "images", "uint8, or floats in [0, 1]")
     if pixels.ndim == 3:
         pixels = pixels[:, None]
     if pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
@@ -170,7 +191,7 @@ def dataset_from_arrays(
                 "or pass float tensors to classwise.audit"
             )
         pixels = whole.to(torch.uint8)
-    numbers = torch.as_tensor(np.asarray(labels))
+    numbers = _tensor(labels, "labels", "whole class numbers")
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if not numbers.dtype.is_floating_point:
@@ -186,3 +207,10 @@ def dataset_from_arrays(
         None if superclass_names is None else tuple(str(s) for s in superclass_names),
         mirrored,
     )
+
+
+def _tensor(values: Any, what: str, wanted: str) -> Tensor:
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise ClasswiseError(f"{what} are {array.dtype}; they must be {wanted}")
+    return torch.as_tensor(array)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -171,7 +171,7 @@ def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
     """Read the size option as (height, width)."""
     if size is None:
         return None
-    sides = [size, size] if isinstance(size, int) else list(size) if size else []
+    sides: list[Any] = list(size) if isinstance(size, list | tuple) else [size, size]
     if len(sides) != 2 or not all(
         isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides
     ):

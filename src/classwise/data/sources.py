@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +87,8 @@ def open_data(spec: str) -> DataSource:
         return NAMED[kind]()
     if kind in FROM_DATA and first is not None:
         maker = FROM_DATA[kind]
-        return maker(open_data(first), **_known(kind, maker, options))
+        known = _known(kind, maker, options)  # before opening, which may take long
+        return maker(open_data(first), **known)
     if kind in FROM_PATH and first:
         opener = FROM_PATH[kind]
         return opener(first, **_known(kind, opener, options))
@@ -118,7 +120,7 @@ def read_spec(spec: str) -> tuple[str, str | None, dict[str, Any]]:
     first = None
     if pieces[0].strip() and not _OPTION.match(pieces[0]):
         first = _unquoted(pieces.pop(0).strip())
-    call = parse_call(f"options({','.join(pieces)})")
+    call = parse_call(f"{match['kind']}({','.join(pieces).strip()})")
     if call.args:
         raise ClasswiseError(
             f"cannot read {call.args[0]!r} in {spec!r}; options are written option=value, and a "
@@ -189,13 +191,18 @@ def _quoted(path: str) -> str:
 
 def _from_arrays(label: str, path: str, arrays: Mapping[str, Any]) -> DataSource:
     extra = {name: arrays[name].tolist() for name in OPTIONAL_ARRAYS if name in arrays}
+    for name, array in arrays.items():
+        if name.endswith("images") and not array.size:
+            raise ClasswiseError(f"{path}: {name} holds no image; give at least one per class")
     if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
-        if "class_names" not in extra:
-            both = [arrays["train_labels"], arrays["test_labels"]]
-            extra["class_names"] = [str(k) for k in range(int(max(a.max() for a in both)) + 1)]
-        train = dataset_from_arrays(arrays["train_images"], arrays["train_labels"], **extra)
-        test = dataset_from_arrays(arrays["test_images"], arrays["test_labels"], **extra)
-        return DataSource(label, train, test)
+        sets = [
+            dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)
+            for part in ("train", "test")
+        ]
+        if "class_names" not in extra:  # the larger number of classes holds for both
+            names = max((data.class_names for data in sets), key=len)
+            sets = [replace(data, class_names=names) for data in sets]
+        return DataSource(label, *sets)
     if {"images", "labels"} <= set(arrays):
         return held_out(label, dataset_from_arrays(arrays["images"], arrays["labels"], **extra))
     raise ClasswiseError(
@@ -206,11 +213,16 @@ def _from_arrays(label: str, path: str, arrays: Mapping[str, Any]) -> DataSource
 
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        stored = np.load(path, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise ValueError(
+                "it is a single .npy array; save with np.savez(images=..., labels=...)"
+            )
+        with stored:
             return {name: stored[name] for name in stored.files}
     except FileNotFoundError:
         raise ClasswiseError(f"no file {path}; give an .npz with images and labels") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as reason:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
         raise ClasswiseError(f"{path} is not a readable .npz of plain arrays ({reason})") from None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import torch
 from torch import Tensor
 
@@ -22,7 +25,8 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     """Split into (train, valid), both in data set order.
 
     A fraction takes that share of every class, at least one where the class has two or more,
-    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order.
+    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order. A class
+    of one sample keeps it for training.
 
     >>> train, valid = split_indices(torch.tensor([0, 1, 0, 1, 0, 1]), "last:1")
     >>> train.tolist(), valid.tolist()
@@ -32,12 +36,20 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     kind, _, number = str(rule).partition(":")
     if kind in ("first", "last"):
         count = _whole(number, rule)
-        rank = rank_within_class(labels, position if kind == "first" else position.flip(0))
-        chosen = rank < count
-    else:
-        fraction = _fraction(kind, rule)
         sizes = torch.bincount(labels)
-        wanted = (sizes * fraction).ceil().long() if fraction else torch.zeros_like(sizes)
+        short = ((sizes > 1) & (sizes <= count)).nonzero().flatten().tolist()
+        if short:
+            raise ClasswiseError(
+                f"split {rule!r} leaves no training sample of class number {short[0]}, which has "
+                f"{int(sizes[short[0]])}; ask for fewer per class, or for a fraction such as 0.02"
+            )
+        rank = rank_within_class(labels, position if kind == "first" else position.flip(0))
+        chosen = (rank < count) & (sizes[labels] > 1)
+    else:
+        share = _share(kind, rule)
+        sizes = torch.bincount(labels)
+        # Exact numbers: 0.15 of 100 is 15, not a hair more and so 16.
+        wanted = torch.tensor([math.ceil(share * size) for size in sizes.tolist()]).long()
         wanted = torch.minimum(wanted, (sizes - 1).clamp(min=0))  # never empty a class of training
         shuffled = Draws(seed, "split").order(len(labels)).argsort()
         chosen = rank_within_class(labels, shuffled) < wanted[labels]
@@ -78,17 +90,17 @@ def rank_within_class(labels: Tensor, key: Tensor) -> Tensor:
     return rank
 
 
-def _fraction(text: str, rule: str | float) -> float:
+def _share(text: str, rule: str | float) -> Fraction:
     try:
-        fraction = float(text)
-    except ValueError:
-        fraction = -1.0
-    if not 0 <= fraction < 1:
+        share = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(-1)
+    if not 0 <= share < 1:
         raise ClasswiseError(
             f"split {rule!r} is not known; give a fraction of each class such as 0.02, "
             "or first:N, or last:N"
         )
-    return fraction
+    return share
 
 
 def _whole(text: str, rule: str | float) -> int:

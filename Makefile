@@ -1,0 +1,37 @@
+# Everything a newcomer needs, with nothing but Python 3.11 and pip on the machine.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test format lint types check clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+# The stamp is renewed when the list of dependencies changes.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch .venv/installed
+
+install: .venv/installed ## Create the virtual environment in .venv
+
+quickstart: .venv/installed ## Train five recipes on digits, audit them, write runs/quickstart/report.html
+	$(BIN)/classwise quickstart
+
+test: .venv/installed ## Run all tests and doctests
+	$(BIN)/python -m pytest
+
+format: .venv/installed ## Format the code
+	$(BIN)/ruff format .
+
+lint: .venv/installed ## Check format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/installed ## Check types, strictly
+	$(BIN)/mypy
+
+check: test lint types ## All that CI runs (the layering test and the doctests are among the tests)
+
+clean: ## Remove the virtual environment and caches, keep runs
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,53 @@
+"""One row per method. A row here subscribes the method to every law in this folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from classwise.recipe import Method, Recipe, compose, make_method, parse_recipe
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)  # legal, and none of them a default
+    needs: str = ""  # what else a recipe with it must hold, quick to train
+
+    @property
+    def method(self) -> Method:
+        return make_method(self.name, self.options)
+
+    @property
+    def call(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.options.items())})"
+
+    @property
+    def text(self) -> str:
+        return "+".join(filter(None, [self.needs, self.call]))
+
+    @property
+    def recipe(self) -> Recipe:
+        company = parse_recipe(self.needs).methods if self.needs else ()
+        return compose([*company, self.method])
+
+    def __str__(self) -> str:
+        return self.name
+
+
+CASES = [
+    Case("clean"),
+    Case("at", {"steps": 2, "batchnorm": "batch"}),
+    Case("trades", {"beta": 3.0, "normalised": True, "steps": 2}),
+    Case("ccm", {"margin_floor": 0.4}, needs="at(steps=2)"),
+    Case("ema", {"decay": 0.5, "start": 2}, needs="at(steps=2)"),
+]
+
+# Recipes as people will write them; what holds for one method must hold for these.
+RECIPES = [
+    "clean",
+    "at(steps=2)",
+    "trades(steps=2)",
+    "at(steps=2)+ccm",
+    "trades(steps=2)+ccm+ema",
+]

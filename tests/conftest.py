@@ -1,0 +1,85 @@
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from torch import nn
+
+from classwise.data.dataset import Dataset, DataSource
+from classwise.data.sources import open_data
+from classwise.data.splits import rank_within_class
+
+settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
+settings.load_profile("same every time")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)  # tiny tensors, and other work on the same machine
+
+
+@pytest.fixture
+def untouched_random_state() -> Iterator[None]:
+    """Fail the test if it moves a global generator."""
+    numpy_state = np.random.get_state
+    before = torch.get_rng_state(), random.getstate(), numpy_state()[1].copy()
+    yield
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert np.array_equal(numpy_state()[1], before[2])
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Callable[..., DataSource]:
+    """The first few digits of each class; class numbers are dense, `missing` ones have none."""
+    digits = open_data("digits")
+
+    def cut(data: Dataset, per_class: int, classes: int, missing: tuple[int, ...]) -> Dataset:
+        rank = rank_within_class(data.labels, torch.arange(len(data)))
+        keep = (rank < per_class) & (data.labels < classes)
+        for k in missing:
+            keep &= data.labels != k
+        rows = keep.nonzero().squeeze(1)
+        return Dataset(
+            data.images[rows], data.labels[rows], data.class_names[:classes], mirrored=False
+        )
+
+    def source(
+        per_class: int = 6, classes: int = 10, missing: tuple[int, ...] = (), test: int = 3
+    ) -> DataSource:
+        return DataSource(
+            "tiny",
+            cut(digits.train, per_class, classes, missing),
+            cut(digits.test, test, classes, ()),
+        )
+
+    return source
+
+
+class Net(nn.Module):
+    """A convolution, BatchNorm and a head: small, yet with everything an attack could disturb."""
+
+    def __init__(self, num_classes: int = 4, channels: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.head = nn.Linear(4 * 16, num_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.norm(self.conv(x)))
+        return self.head(nn.functional.adaptive_avg_pool2d(x, 4).flatten(1))
+
+
+@pytest.fixture
+def net() -> Callable[..., Net]:
+    def make(num_classes: int = 4, channels: int = 1, seed: int = 0) -> Net:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            made = Net(num_classes, channels).double()
+            made.norm.running_mean.normal_()
+            made.norm.running_var.uniform_(0.5, 2)
+        return made
+
+    return make

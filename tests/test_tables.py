@@ -1,0 +1,157 @@
+"""The summary table in all its spellings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+from test_report_runs import NASTY, synthetic_run
+
+from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.auditing.predictions import AuditedWeights
+from classwise.report.html import load_runs
+from classwise.report.seeds import over_seeds
+from classwise.report.tables import (
+    csv_table,
+    latex_table,
+    markdown_table,
+    rich_table,
+    summary_rows,
+)
+
+MATRIX = np.array([[8, 1, 1], [3, 4, 3], [0, 1, 1]])  # unbalanced: 10, 10 and 2 samples
+
+
+def condition(name, matrix, names=("ant", "bee", "cat")):
+    true, called = np.nonzero(matrix)
+    times = matrix[true, called]
+    counts = count_predictions(np.repeat(true, times), np.repeat(called, times), len(matrix))
+    return ConditionReport(name, counts, tuple(names))
+
+
+def audited(*, weights="last", recipe="at", run="r", split="test", eps="8/255", attacks=None):
+    conditions = [condition("clean", 2 * np.eye(3, dtype=int) + MATRIX)]
+    conditions += [condition(name, MATRIX) for name in attacks or ("pgd-20",)]
+    about = {"eps": eps, "norm": "Linf", "verdict": "last"}
+    return AuditedWeights(run, recipe, weights, split, ClassReport(conditions, about))
+
+
+def in_terminal(audits, width=160):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(rich_table(audits))
+    return console.export_text()
+
+
+def labels(audits):
+    return [row.label for row in summary_rows(audits)]
+
+
+def test_numbers_are_the_straight_line_ones():
+    (row,) = csv.DictReader(io.StringIO(csv_table([audited()])))
+    rates = np.array([8 / 10, 4 / 10, 1 / 2])
+    assert float(row["robust_average"]) == pytest.approx(100 * 13 / 22, rel=1e-5)
+    assert float(row["robust_worst"]) == pytest.approx(40)
+    assert float(row["robust_best"]) == pytest.approx(80)
+    assert float(row["robust_spread"]) == pytest.approx(100 * rates.std(), rel=1e-5)
+    assert (row["robust_worst_class"], row["robust_best_class"]) == ("bee", "ant")
+    assert float(row["clean_average"]) == pytest.approx(100 * 19 / 28, rel=1e-5)
+    assert row["robust_tail"] == ""  # three classes have no worst tenth
+    for text in (markdown_table([audited()]), latex_table([audited()]), in_terminal([audited()])):
+        for number in ("59.1", "40.0", "80.0", "17.0", "67.9", "bee", "8/255", "pgd-20"):
+            assert number in text
+
+
+def test_rows_are_named_by_what_differs():
+    plain = [audited(), audited(weights="best")]
+    assert labels(plain) == ["at", "at (best)"]
+    averaged = [
+        audited(recipe="at+ema", weights=w) for w in ("ema-best", "ema-last", "best", "last")
+    ]
+    assert labels(averaged) == [
+        "at+ema (live)",
+        "at+ema (live, best)",
+        "at+ema (ema)",
+        "at+ema (ema, best)",
+    ]
+    assert labels([audited(recipe="at+ema")]) == ["at+ema (live)"]  # the average is not audited
+    assert labels([audited(recipe="my model")]) == ["my model"]
+    assert labels([audited(), audited(split="valid")]) == ["at, test", "at, valid"]
+    assert labels([audited(), audited(run="s", eps="4/255")]) == [
+        "at, Linf eps 8/255",
+        "at, Linf eps 4/255",
+    ]
+    assert labels([audited(), audited(run="s")]) == ["at [r]", "at [s]"]
+    both = audited(attacks=("pgd-20 eps=0.1 seed=0", "pgd-20 eps=0.2 seed=0"))
+    assert labels([both]) == ["at, pgd-20 eps=0.1 seed=0", "at, pgd-20 eps=0.2 seed=0"]
+
+
+def test_clean_only_audits_have_no_robust_columns():
+    audit = audited()
+    audit = AuditedWeights("r", "at", "last", "test", ClassReport([audit.report["clean"]]))
+    text = markdown_table([audit])
+    assert "clean" in text
+    assert "robust" not in text.lower()
+    mixed = csv.DictReader(io.StringIO(csv_table([audit, audited(run="s")])))
+    assert [row["robust_worst"] for row in mixed] == ["", "40"]
+    assert "–" in markdown_table([audit, audited(run="s")])
+
+
+def test_the_worst_tenth_is_named(tmp_path):
+    (run,) = load_runs([synthetic_run(tmp_path / "r", 40)])
+    tail = run.audits[0].report["pgd-20"].tail(0.1)
+    (row,) = csv.DictReader(io.StringIO(csv_table(run.audits)))
+    assert float(row["robust_tail"]) == pytest.approx(100 * tail.mean, rel=1e-5)
+    assert row["robust_tail_class"].split("; ") == list(tail.classes)
+    assert "and 1 more" in markdown_table(run.audits)
+    assert "Worst 10 % of classes" in markdown_table(run.audits)
+
+
+def test_classes_without_samples_are_said_to_have_none(tmp_path):
+    (run,) = load_runs([synthetic_run(tmp_path / "r", 10, empty=(7,))])
+    (row,) = csv.DictReader(io.StringIO(csv_table(run.audits)))
+    assert row["clean_no_samples"] == "class 7"
+    assert "no samples: class 7" in markdown_table(run.audits)
+    assert "no samples: class 7" in " ".join(in_terminal(run.audits).split())
+    assert "nan" not in csv_table(run.audits)
+
+
+def test_hostile_names_stay_text():
+    names = (NASTY[0], NASTY[2], NASTY[3])
+    report = ClassReport([condition("clean", MATRIX, names)])
+    audits = [AuditedWeights("r", "at", "last", "test", report)]
+    markdown, latex = markdown_table(audits), latex_table(audits)
+    assert "<script>" not in markdown
+    assert r"100 % $x\_1$ {\\}" in markdown
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {6}
+    assert r"100 \% \$x\_1\$ \{\textbackslash{}\}" in latex
+    assert r"\textless{}script\textgreater{}alert(1)" in latex
+    (row,) = csv.DictReader(io.StringIO(csv_table(audits)))
+    assert (row["clean_worst_class"], row["clean_best_class"]) == (names[1], names[0])
+    assert "<script>alert(1)</script>" in in_terminal(audits)
+
+
+def test_latex_is_well_formed():
+    latex = latex_table([audited(), audited(weights="best")])
+    body = latex[latex.index(r"\midrule") : latex.index(r"\bottomrule")]
+    columns = re.search(r"\\begin\{tabular\}\{(\w+)\}", latex)[1]
+    rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+    assert {row.count("&") + 1 for row in rows} == {len(columns)} == {9}
+    assert r"\cmidrule(lr){2-3} \cmidrule(lr){4-5}" in latex
+    assert latex.count("{") == latex.count("}")
+
+
+def test_seeds_give_mean_and_sample_deviation(tmp_path):
+    folders = [synthetic_run(tmp_path / f"s{seed}", 10, seed=seed) for seed in (1, 2, 3)]
+    runs = load_runs([*folders, synthetic_run(tmp_path / "other", 10, recipe="trades", seed=1)])
+    (row,) = over_seeds(runs)
+    worst = [run.audits[0].report["pgd-20"].worst for run in runs[:3]]
+    over = row.numbers["worst", "robust"]
+    assert (row.label, row.seeds) == ("at", (1, 2, 3))
+    assert over.mean == pytest.approx(np.mean(worst))
+    assert over.deviation == pytest.approx(np.std(worst, ddof=1))
+    assert sum(times for _, times in over.classes) == 3
