@@ -28,7 +28,7 @@ class Case:
 
     @property
     def recipe(self) -> Recipe:
-        company = parse_recipe(self.needs).methods if self.needs else ()
+        company = parse_recipe(self.needs).given if self.needs else ()
         return compose([*company, self.method])
 
     def __str__(self) -> str:
@@ -40,7 +40,21 @@ CASES = [
     Case("at", {"steps": 2, "batchnorm": "batch"}),
     Case("trades", {"beta": 3.0, "normalised": True, "steps": 2}),
     Case("ccm", {"margin_floor": 0.4}, needs="at(steps=2)"),
+    Case("ccr", {"beta_floor": 0.3}, needs="trades(steps=2)"),
+    Case("cfa", {"threshold": 0.0, "start": 2, "on": "tail"}, needs="trades(steps=2)"),
+    Case("frl", {"start": 1, "halve_every": 2}, needs="trades(steps=2)"),
+    Case("dafa", {"strength": 1.5, "start": 2}, needs="trades(steps=2)"),
+    Case("wat", {"rate": 0.3}, needs="trades(steps=2)"),
+    Case("fairtat", {"odds": "softmax"}, needs="at(steps=2)"),
+    Case("target", {"to": "1"}, needs="at(steps=2)"),
+    Case("cost", {"equalise": 2.0}, needs="trades(steps=2)"),
+    Case("protect", {"to": "0", "weight": 3.0}, needs="at(steps=2)"),
+    Case("balanced", {"smoothing": 0.9}, needs="at(steps=2)"),
+    Case("resample", needs="at(steps=2)"),
+    Case("ldam", {"largest": 0.3, "reweight": 1}, needs="at(steps=2)"),
     Case("ema", {"decay": 0.5, "start": 2}, needs="at(steps=2)"),
+    Case("fawa", {"threshold": 0.0, "start": 2}, needs="at(steps=2)"),
+    Case("swa", {"start": 1}, needs="at(steps=2)"),
 ]
 
 # Recipes as people will write them; what holds for one method must hold for these.
@@ -50,4 +64,8 @@ RECIPES = [
     "trades(steps=2)",
     "at(steps=2)+ccm",
     "trades(steps=2)+ccm+ema",
+    "trades(steps=2)+cfa",
+    "at(steps=2)+cfa+fairtat",
+    "trades(steps=2)+frl(start=1)+ema",
+    "trades(steps=2)+ccm+fairtat+wat",
 ]

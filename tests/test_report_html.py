@@ -116,10 +116,12 @@ def test_curves_show_every_series_and_are_thinned_to_a_budget(tmp_path, monkeypa
         "training, robust",
         "validation, clean",
         "validation, pgd-10",
+        "watched, test:clean",
         "setting, margin",
     ]
     assert curve["epochs"] == list(range(1, 31))
     assert curve["series"][0]["by_class"][-1][0] is None
+    assert curve["series"][3]["by_class"][-2:] == [None, [0.5]]
     monkeypatch.setattr(payload, "CURVE_BUDGET", 600)
     _, text = written(tmp_path, 10, epochs=30)
     (curve,) = data_of(text)["curves"]

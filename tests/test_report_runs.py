@@ -15,6 +15,9 @@ from classwise.report.html import load_runs
 NASTY = ["<script>alert(1)</script>", 'a&b"c', "100 % $x_1$ {\\}", "a|b *c*"]
 
 
+WATCHED = {"overall": 0.5, "by_class": [0.5]}
+
+
 def class_names(num_classes):
     """Hostile names first, then harmless ones."""
     return [*NASTY, *(f"class {k}" for k in range(4, num_classes))][:num_classes]
@@ -58,13 +61,15 @@ def synthetic_run(
                 labels,
                 predicted,
                 np.zeros(len(labels), np.float32),
-                radius=radius,
-                iterations=20 if radius else 0,
+                radius=np.full(len(labels), radius),
+                iterations=np.full(len(labels), 20 if radius else 0, np.int32),
+                broken_by=np.array([condition, None], dtype=object)[right.astype(int)],
             )
             write_predictions(folder, found, run=folder.name, weights=name, split=split)
     with (folder / "history.jsonl").open("w") as stream:
         for epoch in range(1, epochs + 1):
             stream.write(json.dumps(history_record(epoch, epochs, num_classes, random)) + "\n")
+    (folder / "watch.jsonl").write_text(json.dumps({"epoch": epochs, "test:clean": WATCHED}) + "\n")
     return folder
 
 
@@ -94,6 +99,7 @@ def test_reads_back_what_was_written(tmp_path):
     folder = synthetic_run(tmp_path / "one", 3, weights=("last", "best"))
     (run,) = load_runs([folder])
     assert (run.name, run.recipe, len(run.history)) == ("one", "at", 5)
+    assert [record["watch"] for record in run.history] == [{}] * 4 + [{"test:clean": WATCHED}]
     assert [audit.weights for audit in run.audits] == ["best", "last"]
     assert run.about["config"]["model"] == "cnn"
 

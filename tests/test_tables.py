@@ -14,7 +14,7 @@ from test_report_runs import NASTY, synthetic_run
 from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.auditing.predictions import AuditedWeights
 from classwise.report.html import load_runs
-from classwise.report.seeds import over_seeds
+from classwise.report.seeds import seed_rows
 from classwise.report.tables import (
     csv_table,
     latex_table,
@@ -110,6 +110,15 @@ def test_the_worst_tenth_is_named(tmp_path):
     assert "Worst 10 % of classes" in markdown_table(run.audits)
 
 
+def test_a_terminal_of_80_columns_loses_no_number(tmp_path):
+    (run,) = load_runs([synthetic_run(tmp_path / "r", 40, recipe="trades+ccm+ema")])
+    lines = in_terminal(run.audits, width=80)
+    report = run.audits[0].report["pgd-20"]
+    for rate in (report.overall, report.worst, report.tail(0.1).mean, report.best, report.spread):
+        assert f"{100 * rate:.1f}" in lines
+    assert "Too few samples for a worst-class claim" in " ".join(lines.split())
+
+
 def test_classes_without_samples_are_said_to_have_none(tmp_path):
     (run,) = load_runs([synthetic_run(tmp_path / "r", 10, empty=(7,))])
     (row,) = csv.DictReader(io.StringIO(csv_table(run.audits)))
@@ -148,10 +157,10 @@ def test_latex_is_well_formed():
 def test_seeds_give_mean_and_sample_deviation(tmp_path):
     folders = [synthetic_run(tmp_path / f"s{seed}", 10, seed=seed) for seed in (1, 2, 3)]
     runs = load_runs([*folders, synthetic_run(tmp_path / "other", 10, recipe="trades", seed=1)])
-    (row,) = over_seeds(runs)
+    (row,) = seed_rows(runs)
     worst = [run.audits[0].report["pgd-20"].worst for run in runs[:3]]
-    over = row.numbers["worst", "robust"]
+    cell = row.cells["worst", "robust"]
     assert (row.label, row.seeds) == ("at", (1, 2, 3))
-    assert over.mean == pytest.approx(np.mean(worst))
-    assert over.deviation == pytest.approx(np.std(worst, ddof=1))
-    assert sum(times for _, times in over.classes) == 3
+    assert cell.over.mean == pytest.approx(np.mean(worst))
+    assert cell.over.deviation == pytest.approx(np.std(worst, ddof=1))
+    assert sum(times for _, times in cell.classes) == 3

@@ -29,6 +29,7 @@ QUICK = TrainConfig(
     model="cnn(width=2)",
     valid_attack="pgd-2",
 )
+LEARNING = {"epochs": 8, "model": "cnn(width=4)", "optimiser": "adamw", "lr": 0.02, "eps": 0.02}
 
 
 @pytest.fixture
@@ -568,8 +569,8 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     chance = random.Random(seed)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     recipe = "at(steps=2)+ccm+ema(start=1)"
-    options = ["--data", "digits", "--model", "cnn", "--eps", "0.2", "--valid", "0.1"]
-    options += ["--epochs", "10"]
+    options = ["--data", "digits", "--subset", "200", "--model", "cnn(width=4)", "--eps", "0.2"]
+    options += ["--epochs", "20", "--valid", "0.1"]
 
     def start(folder, *more):
         command = [sys.executable, "-m", "classwise", "train", recipe, *options]
@@ -602,7 +603,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
-    assert 3 <= epochs() < 10
+    assert 4 <= epochs() < 20
     finish(start("killed", "--resume"))
     finish(straight)
     assert_same_record(Run(tmp_path / "killed"), Run(tmp_path / "straight"))

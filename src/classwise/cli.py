@@ -96,21 +96,36 @@ def quickstart(
 @kindly
 def train(
     recipe: Annotated[str, typer.Argument(help="Such as trades+ccm+ema, or a recipe.toml.")],
-    data: Annotated[str, typer.Option(help="Data set; see `classwise list data`.")] = "digits",
-    model: Annotated[str, typer.Option(help="Model, or your own module:callable.")] = "cnn",
+    data: Annotated[
+        str | None, typer.Option(help="Data set; see `classwise list data`. [default: digits]")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="minutes, hours or paper: settings for what you leave open.")
+    ] = None,
     eps: Annotated[
-        str, typer.Option(help="Attack radius in image units, such as 8/255.")
-    ] = "8/255",
-    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 30,
-    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 128,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.1,
+        str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training data. [default: 30]")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step. [default: 128]")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: 0.1]")] = None,
     valid: Annotated[
-        str, typer.Option(help="Validation split: 0.02, first:100, last:300.")
-    ] = "0.02",
-    subset: Annotated[int, typer.Option(help="Train on so many images, balanced; 0 is all.")] = 0,
-    seed: Annotated[int, typer.Option(help="All random draws follow from it.")] = 0,
+        str | None,
+        typer.Option(help="Validation split: 0.02, first:100, last:300. [default: 0.02]"),
+    ] = None,
+    subset: Annotated[
+        int | None, typer.Option(help="Train on so many images, balanced. [default: all]")
+    ] = None,
+    watch: Annotated[
+        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="All draws follow from it. [default: 0]")] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Run folder; default runs/RECIPE-DATA-sSEED.")
+        Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
     sets: Sets = None,
@@ -123,11 +138,13 @@ def train(
     """
     from classwise.recipe import load_recipe
     from classwise.spelling import parse_value
+    from classwise.training.config import TrainConfig
     from classwise.training.loop import train as run_training
+    from classwise.training.presets import apply_preset
 
-    method_sets, options = divide_sets(sets or [])
+    method_sets, others = divide_sets(sets or [])
     chosen = load_recipe(recipe, method_sets)
-    settings: dict[str, Any] = {
+    given = {
         "data": data,
         "model": model,
         "eps": eps,
@@ -136,14 +153,21 @@ def train(
         "lr": lr,
         "valid": valid,
         "subset": subset,
+        "watch": watch,
         "seed": seed,
-    } | {name: parse_value(value) for name, value in options.items()}
-    plain = "".join(c if c.isalnum() or c in "+-." else "-" for c in f"{chosen.name}-{data}")
-    where = folder or Path("runs") / f"{plain}-s{seed}"
-    run = run_training(chosen, out=where, resume=resume, device=device, quiet=quiet, **settings)
-    out.print(
-        f"Trained {chosen.name}: {run.path}. Next: classwise audit {run.path}", soft_wrap=True
-    )
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options |= {name: parse_value(value) for name, value in others.items()}
+    if preset is None:
+        config = TrainConfig(**options)
+    else:
+        chosen, config = apply_preset(preset, chosen, options)
+    name = f"{chosen.name}-{config.data}-s{config.seed}"
+    plain = "".join(letter if letter.isalnum() or letter in "+-." else "-" for letter in name)
+    where = folder or Path("runs") / plain
+    run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
+    out.print(f"Trained {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
+    out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -64,7 +64,21 @@ class Method(BaseModel):
 class Among:
     """What a method may know of its company when it chooses its defaults."""
 
-    names: frozenset[str]
+    given: Mapping[str, Method]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all the methods."""
+        return frozenset(self.given)
+
+    @property
+    def base(self) -> Method | None:
+        """The method that brings the objective."""
+        return next((method for method in self.given.values() if method.base), None)
+
+    def option(self, name: str, option: str) -> Any:
+        """Return what a method's option says; None where the method is not there."""
+        return getattr(self.given.get(name), option, None)
 
     def first(self, table: Mapping[str, Any], otherwise: Any) -> Any:
         """Return the entry of the first method in the table that is present."""
@@ -101,7 +115,7 @@ class Recipe:
     @cached_property
     def _whole(self) -> tuple[tuple[Method, ...], Slots, dict[str, str]]:
         given = _with_base(self.given)
-        among = Among(frozenset(method.name for method in given))
+        among = Among({method.name: method for method in given})
         resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
         slots, owners = _merge(resolved)
         _check_sense(slots, owners)

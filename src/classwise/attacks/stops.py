@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from classwise.types import Labels, Logits
@@ -28,3 +29,71 @@ class StopRule(Protocol):
 
     def watch(self, labels: Labels, epoch: int, epochs: int) -> StopWatch:
         """Begin to watch one batch."""
+
+
+class PatientWatch:
+    """FAT's own rule: each error spends one life, and the first error without lives is the end.
+
+    A sample that is right again goes on, however few lives it has left.
+
+    >>> watch = PatientWatch(torch.tensor([0]), patience=0)
+    >>> [watch(torch.tensor([logits])).moving.item() for logits in ([1.0, 0.0], [0.0, 1.0])]
+    [True, False]
+    """
+
+    def __init__(self, labels: Labels, patience: int) -> None:
+        self.labels = labels
+        self.lives = torch.full_like(labels, patience)  # τ
+        self.moving = torch.ones_like(labels, dtype=torch.bool)
+
+    def __call__(self, logits: Logits) -> Verdict:
+        """Stop what is wrong and has no life left."""
+        wrong = _wrong(logits, self.labels)
+        self.moving = self.moving & ~(wrong & (self.lives == 0))
+        self.lives = self.lives - (wrong & self.moving).long()
+        return Verdict(self.moving)
+
+
+class CountingWatch:
+    """CFA's rule: a sample moves while it has lives, and each error spends one.
+
+    Unlike FAT's, it freezes with the last life even if the sample is right again later, and
+    without patience nothing ever moves.
+
+    >>> watch = CountingWatch(torch.tensor([0]), patience=1)
+    >>> wrong, right = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
+    >>> [watch(logits).moving.item() for logits in (right, wrong, right)]
+    [True, True, False]
+    """
+
+    def __init__(self, labels: Labels, patience: int) -> None:
+        self.labels = labels
+        self.lives = torch.full_like(labels, patience)  # τ
+
+    def __call__(self, logits: Logits) -> Verdict:
+        """Look at the lives before this error is counted."""
+        moving = self.lives > 0
+        self.lives = self.lives - (_wrong(logits, self.labels) & moving).long()
+        return Verdict(moving)
+
+
+class LastCorrectWatch:
+    """BAT's rule: at the first error go back to the iterate before it, and stay there.
+
+    A sample that starts wrong stays at its start; one never found wrong keeps its last iterate,
+    which nobody inspects.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self.moving = torch.ones_like(labels, dtype=torch.bool)
+
+    def __call__(self, logits: Logits) -> Verdict:
+        """Rewind what has just become wrong."""
+        caught = _wrong(logits, self.labels) & self.moving
+        self.moving = self.moving & ~caught
+        return Verdict(self.moving, rewound=caught)
+
+
+def _wrong(logits: Logits, labels: Labels) -> Tensor:
+    return logits.argmax(1) != labels

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -218,6 +218,22 @@ class ConditionReport:
         return dict(zip(self.class_names, plain, strict=True))
 
 
+T = TypeVar("T")
+Intervals: TypeAlias = dict[str, tuple[float, float] | None]
+
+
+class PerCondition(Generic[T]):
+    """A property of `ConditionReport`, collected into a dictionary over conditions."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, report: ClassReport | None, owner: type | None = None) -> dict[str, T]:
+        if report is None:
+            raise AttributeError(self.name)
+        return {key: getattr(condition, self.name) for key, condition in report.items()}
+
+
 class ClassReport(Mapping[str, ConditionReport]):
     """What an audit found: `report["pgd-20"].worst`, or `report.worst["pgd-20"]`.
 
@@ -228,9 +244,7 @@ class ClassReport(Mapping[str, ConditionReport]):
         self, conditions: Sequence[ConditionReport], about: Mapping[str, Any] | None = None
     ) -> None:
         self._conditions = {report.condition: report for report in conditions}
-        self.about = dict(
-            about or {}
-        )  # eps, norm, seed, verdict, samples: printed beside the numbers
+        self.about = dict(about or {})  # eps, norm, seed, verdict: printed beside the numbers
 
     def __getitem__(self, condition: str) -> ConditionReport:
         if condition not in self._conditions:
@@ -248,112 +262,31 @@ class ClassReport(Mapping[str, ConditionReport]):
         """All classes, also those without samples."""
         return next(iter(self._conditions.values())).class_names
 
-    def _each(self, name: str) -> dict[str, Any]:
-        return {key: getattr(report, name) for key, report in self._conditions.items()}
-
-    @property
-    def overall(self) -> dict[str, float]:
-        """Share of all samples that are right."""
-        return self._each("overall")
-
-    @property
-    def by_class(self) -> dict[str, dict[str, float | None]]:
-        """Accuracy of each class."""
-        return self._each("by_class")
-
-    @property
-    def intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
-        """Wilson interval of each class's accuracy."""
-        return self._each("intervals")
-
-    @property
-    def exact_intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
-        """Exact interval of each class's accuracy."""
-        return self._each("exact_intervals")
-
-    @property
-    def simultaneous_intervals(self) -> dict[str, dict[str, tuple[float, float] | None]]:
-        """Exact intervals that hold for all classes at once."""
-        return self._each("simultaneous_intervals")
-
-    @property
-    def worst_interval(self) -> dict[str, tuple[float, float]]:
-        """Interval for the truly worst class."""
-        return self._each("worst_interval")
-
-    @property
-    def expected_worst_if_equal(self) -> dict[str, ExpectedWorst]:
-        """What the worst class would show if all classes were equal."""
-        return self._each("expected_worst_if_equal")
-
-    @property
-    def equal_classes_p_value(self) -> dict[str, float]:
-        """Chance that equal classes show a worst class as bad as this one."""
-        return self._each("equal_classes_p_value")
-
-    @property
-    def warning(self) -> dict[str, str | None]:
-        """What forbids a claim about the worst class; None if nothing."""
-        return self._each("warning")
-
-    @property
-    def worst(self) -> dict[str, float]:
-        """Accuracy of the worst class."""
-        return self._each("worst")
-
-    @property
-    def worst_class(self) -> dict[str, str]:
-        """Name of the worst class."""
-        return self._each("worst_class")
-
-    @property
-    def best(self) -> dict[str, float]:
-        """Accuracy of the best class."""
-        return self._each("best")
-
-    @property
-    def best_class(self) -> dict[str, str]:
-        """Name of the best class."""
-        return self._each("best_class")
-
-    @property
-    def spread(self) -> dict[str, float]:
-        """Population standard deviation of the class accuracies."""
-        return self._each("spread")
-
-    @property
-    def gap(self) -> dict[str, float]:
-        """Best minus worst class."""
-        return self._each("gap")
+    overall = PerCondition[float]()
+    by_class = PerCondition[dict[str, float | None]]()
+    sizes = PerCondition[dict[str, int]]()
+    intervals = PerCondition[Intervals]()
+    exact_intervals = PerCondition[Intervals]()
+    simultaneous_intervals = PerCondition[Intervals]()
+    worst_interval = PerCondition[tuple[float, float]]()
+    expected_worst_if_equal = PerCondition[ExpectedWorst]()
+    equal_classes_p_value = PerCondition[float]()
+    warning = PerCondition["str | None"]()
+    worst = PerCondition[float]()
+    worst_class = PerCondition[str]()
+    best = PerCondition[float]()
+    best_class = PerCondition[str]()
+    spread = PerCondition[float]()
+    gap = PerCondition[float]()
+    false_positive_share = PerCondition[dict[str, float]]()
+    one_vs_rest_accuracy = PerCondition[dict[str, float]]()
+    confusion = PerCondition[npt.NDArray[np.int64]]()
+    by_superclass = PerCondition["dict[str, float | None] | None"]()
+    by_group = PerCondition[dict[str, float | None]]()
 
     def tail(self, share: float = 0.1) -> dict[str, Tail]:
         """Mean of the worst `share` of the classes, with their names."""
-        return {key: report.tail(share) for key, report in self._conditions.items()}
-
-    @property
-    def false_positive_share(self) -> dict[str, dict[str, float]]:
-        """C_FPS of each class."""
-        return self._each("false_positive_share")
-
-    @property
-    def one_vs_rest_accuracy(self) -> dict[str, dict[str, float]]:
-        """C_acc of each class."""
-        return self._each("one_vs_rest_accuracy")
-
-    @property
-    def confusion(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Confusion counts."""
-        return self._each("confusion")
-
-    @property
-    def by_superclass(self) -> dict[str, dict[str, float | None] | None]:
-        """Mean accuracy of the classes of each superclass."""
-        return self._each("by_superclass")
-
-    @property
-    def by_group(self) -> dict[str, dict[str, float | None]]:
-        """Alias of `by_class`."""
-        return self.by_class
+        return {key: report.tail(share) for key, report in self.items()}
 
     def group_min(self) -> dict[str, float]:
         """Alias of `worst`."""
@@ -369,7 +302,7 @@ class ClassReport(Mapping[str, ConditionReport]):
 
     def ratio(self) -> dict[str, float]:
         """Worst over best class."""
-        return {key: report.ratio() for key, report in self._conditions.items()}
+        return {key: report.ratio() for key, report in self.items()}
 
     def __repr__(self) -> str:
         lines = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -57,6 +57,14 @@ class ClassSettings:
     def rows(self, labels: Labels) -> ClassSettings:
         """Look every table up by the true labels: settings per sample."""
         return self._each(lambda table: table[labels])
+
+    def weighed(self, weight: PerClass) -> ClassSettings:
+        """Multiply both weights of every class."""
+        return replace(
+            self,
+            label_weight=self.label_weight * weight.to(self.label_weight),
+            robust_weight=self.robust_weight * weight.to(self.robust_weight),
+        )
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> ClassSettings:
         tables = {slot.name: getattr(self, slot.name) for slot in fields(self)}

@@ -213,12 +213,10 @@ def _from_arrays(label: str, path: str, arrays: Mapping[str, Any]) -> DataSource
 
 def _read_npz(path: Path) -> dict[str, Any]:
     try:
-        stored = np.load(path, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise ValueError(
-                "it is a single .npy array; save with np.savez(images=..., labels=...)"
-            )
-        with stored:
+        with path.open("rb") as stream:
+            stored = np.load(stream, allow_pickle=False)
+            if isinstance(stored, np.ndarray):
+                raise ValueError("it is one .npy array; use np.savez with images= and labels=")
             return {name: stored[name] for name in stored.files}
     except FileNotFoundError:
         raise ClasswiseError(f"no file {path}; give an .npz with images and labels") from None

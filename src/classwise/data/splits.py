@@ -25,8 +25,8 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     """Split into (train, valid), both in data set order.
 
     A fraction takes that share of every class, at least one where the class has two or more,
-    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order. A class
-    of one sample keeps it for training.
+    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order.
+    A class of one sample keeps it for training.
 
     >>> train, valid = split_indices(torch.tensor([0, 1, 0, 1, 0, 1]), "last:1")
     >>> train.tolist(), valid.tolist()

@@ -1,4 +1,4 @@
-"""Weight averages."""
+"""Weight averages that look at nothing but the weights."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ class EMA(Method):
     def fill(self) -> Slots:
         """One average."""
         return Slots(averages=(Average("ema", self.decay, self.start),))
+
+
+class SWA(Method):
+    """The plain mean of the weights of all epochs from `start` on.
+
+    BatchNorm's statistics are averaged with the weights instead of being measured anew.
+    """
+
+    name: ClassVar[str] = "swa"
+    paper: ClassVar[str] = "Izmailov et al., UAI 2018"
+
+    start: Annotated[float, Field(ge=0)] = 0.75  # epoch, or fraction of the run
+
+    def fill(self) -> Slots:
+        """One average without a decay."""
+        return Slots(averages=(Average("swa", None, self.start),))

@@ -1,24 +1,19 @@
 """CFA: class-wise calibrated fair adversarial training (Wei et al., CVPR 2023).
 
-Its parts are methods of their own; here is the margin per class (CCM).
+Its three parts are methods of their own: a margin per class (CCM), a β per class (CCR) and a
+weight average behind a fairness gate (FAWA). `cfa` is all that apply to the base.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from classwise.classes.settings import (
-    TRAIN_ROBUST,
-    ClassPolicy,
-    ClassSettings,
-    Feedback,
-    Seen,
-)
+from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback
 from classwise.recipe import Among, Method, epoch_of
-from classwise.slots import Slots
+from classwise.slots import Average, Gate, Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +28,6 @@ class CalibratedMargin(ClassPolicy):
     floor: float  # λ₁
     start: float = 1  # first calibrated epoch
 
-    def needs(self, epoch: int) -> frozenset[Seen]:
-        """Training statistics, once there is an epoch behind us."""
-        return frozenset({TRAIN_ROBUST}) if epoch else frozenset()
-
     def update(
         self, settings: ClassSettings, feedback: Feedback
     ) -> tuple[ClassSettings, ClassPolicy]:
@@ -47,7 +38,27 @@ class CalibratedMargin(ClassPolicy):
         return replace(settings, margin=settings.margin * scale.to(settings.margin)), self
 
 
+@dataclass(frozen=True, slots=True)
+class CalibratedBeta(ClassPolicy):
+    """CCR: β_k = (λ₂ + t_k) · β, so a class already robust is held to its clean prediction more."""
+
+    writes: ClassVar[frozenset[str]] = frozenset({"beta"})
+    floor: float  # λ₂
+    start: float = 1  # first calibrated epoch
+
+    def update(
+        self, settings: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Scale the base β by λ₂ plus the robust accuracy of the class."""
+        if feedback.epoch < max(1, epoch_of(self.start, feedback.epochs)):
+            return settings, self
+        scale = self.floor + feedback.counts[TRAIN_ROBUST].known_accuracy
+        return replace(settings, beta=settings.beta * scale.to(settings.beta)), self
+
+
 MARGIN_FLOORS = {"fat": 0.7, "trades": 0.3}  # λ₁ of the paper; 0.5 on AT
+BETA_FLOOR = 0.5  # λ₂ of the paper
+SUGGESTED: dict[str, Any] = {"epochs": 200, "weight_decay": 5e-4, "valid": "0.02"}
 
 
 class CCM(Method):
@@ -55,6 +66,7 @@ class CCM(Method):
 
     name: ClassVar[str] = "ccm"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    suggests: ClassVar[dict[str, Any]] = SUGGESTED
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
@@ -69,3 +81,78 @@ class CCM(Method):
         """One policy, which writes the margin."""
         assert self.margin_floor is not None
         return Slots(policies=(CalibratedMargin(self.margin_floor, self.start),))
+
+
+class CCR(Method):
+    """A β per class, β_k = (λ₂ + t_k)·β, from its robust training accuracy.
+
+    Beside it TRADES divides each sample's loss by 1 + β_y.
+    """
+
+    name: ClassVar[str] = "ccr"
+    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    suggests: ClassVar[dict[str, Any]] = SUGGESTED
+
+    beta_floor: Annotated[float, Field(ge=0, le=1)] = BETA_FLOOR  # λ₂
+    start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
+
+    def fill(self) -> Slots:
+        """One policy, which writes β."""
+        return Slots(policies=(CalibratedBeta(self.beta_floor, self.start),))
+
+
+class FAWA(Method):
+    """A weight average that takes in only epochs whose worst class is robust enough.
+
+    θ̄ ← d·θ̄ + (1 − d)·θ where min_k R_k ≥ δ on validation data, under one eps for every class.
+    With many classes the minimum stays near 0: `on=tail` looks at the mean of the worst 10 %.
+    An average that never opened has no weights at all.
+    """
+
+    name: ClassVar[str] = "fawa"
+    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    suggests: ClassVar[dict[str, Any]] = SUGGESTED
+
+    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
+    on: Literal["worst", "tail"] = "worst"
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
+    start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run
+
+    def fill(self) -> Slots:
+        """One gated average."""
+        gate = Gate(self.threshold, self.on)
+        return Slots(averages=(Average("fawa", self.decay, self.start, gate),))
+
+
+class CFA(Method):
+    """CCM and FAWA, and CCR where the base has a β."""
+
+    name: ClassVar[str] = "cfa"
+    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    suggests: ClassVar[dict[str, Any]] = SUGGESTED
+
+    margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
+    beta_floor: Annotated[float, Field(ge=0, le=1)] | None = None  # λ₂; None is without CCR
+    calibrate: Annotated[float, Field(ge=0)] = 1  # first calibrated epoch, or fraction of the run
+    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
+    on: Literal["worst", "tail"] = "worst"
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
+    start: Annotated[float, Field(ge=0)] = 0.25  # of the average
+
+    def resolve(self, among: Among) -> Method:
+        """Take the paper's floors for the base; a base without β gets no CCR."""
+        chosen = {}
+        if self.margin_floor is None:
+            chosen["margin_floor"] = among.first(MARGIN_FLOORS, 0.5)
+        if self.beta_floor is None and among.base and "beta" in type(among.base).model_fields:
+            chosen["beta_floor"] = BETA_FLOOR
+        return self.model_copy(update=chosen)
+
+    def fill(self) -> Slots:
+        """One or two policies and one gated average."""
+        assert self.margin_floor is not None
+        policies: tuple[ClassPolicy, ...] = (CalibratedMargin(self.margin_floor, self.calibrate),)
+        if self.beta_floor is not None:
+            policies += (CalibratedBeta(self.beta_floor, self.calibrate),)
+        gate = Gate(self.threshold, self.on)
+        return Slots(policies=policies, averages=(Average("fawa", self.decay, self.start, gate),))

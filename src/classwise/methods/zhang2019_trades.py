@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -48,18 +48,28 @@ class Trades(Method):
     name: ClassVar[str] = "trades"
     paper: ClassVar[str] = "Zhang et al., ICML 2019"
     base: ClassVar[bool] = True
+    suggests: ClassVar[dict[str, Any]] = {
+        "eps": 0.031,
+        "weight_decay": 2e-4,
+        "epochs": 76,
+        "drops": (75.0,),
+    }
 
-    beta: Annotated[float, Field(ge=0)] = 6.0  # β
+    beta: Annotated[float, Field(ge=0)] | None = None  # β; 6, or FRL's own beside it
     normalised: bool | None = None
     steps: Annotated[int, Field(ge=0)] = 10  # T
     step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
     batchnorm: BatchNormMode = "eval"
 
     def resolve(self, among: Among) -> Method:
-        """Normalise where β differs from class to class."""
-        if self.normalised is not None:
-            return self
-        return self.model_copy(update={"normalised": bool(among.names & {"ccr", "cfa"})})
+        """Normalise where β differs from class to class; take FRL's β beside it."""
+        chosen: dict[str, float | bool] = {}
+        if self.beta is None:
+            frl = among.option("frl", "variant")
+            chosen["beta"] = {None: 6.0, "remargin": 1.0}.get(frl, 1.5)
+        if self.normalised is None:
+            chosen["normalised"] = bool(among.names & {"ccr", "cfa"})
+        return self.model_copy(update=chosen)
 
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""

@@ -16,7 +16,7 @@ from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
-from classwise.report.seeds import over_seeds
+from classwise.report.seeds import seed_rows
 from classwise.report.summary import (
     MEASURES,
     SummaryRow,
@@ -26,6 +26,7 @@ from classwise.report.summary import (
     percent,
     shown,
     summary_rows,
+    worst_class_warning,
 )
 
 __all__ = ["ReportRun", "load_runs", "write_report"]
@@ -66,8 +67,9 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         facts=_facts(runs, audits),
         captions=captions(audits),
         noise=_noise(audits),
+        warning=worst_class_warning(rows),
         runs=[_run_facts(run) for run in runs],
-        seeds=over_seeds(runs),
+        seeds=seed_rows(runs),
     )
     return page
 

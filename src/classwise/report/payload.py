@@ -57,6 +57,8 @@ def _side(report: ConditionReport) -> dict[str, Any]:
         "overall": _short(report.overall),
         "worst": _short(report.worst),
         "worst_class": report.worst_class,
+        "worst_interval": [_short(end) for end in report.worst_interval],
+        "worst_if_equal": [_short(value) for value in report.expected_worst_if_equal],
         "tail": _short(tail.mean),
         "tail_classes": tail.classes,
         "hits": hits.tolist(),
@@ -124,7 +126,7 @@ def _curves_of(history: Sequence[dict[str, Any]], most: int) -> dict[str, Any]:
     chosen = sorted({round(i) for i in np.linspace(0, len(history) - 1, count)})
     records = [history[i] for i in chosen]
     read = [_series(record) for record in records]
-    titles = list(dict.fromkeys(title for series in read for title in series))
+    titles = list(dict.fromkeys(title for series in reversed(read) for title in series))
     empty = {"overall": None, "by_class": None}
     series = []
     for title in titles:
@@ -148,11 +150,12 @@ def _curves_of(history: Sequence[dict[str, Any]], most: int) -> dict[str, Any]:
 
 
 def _series(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The per-class vectors of one epoch by title: training, validation, class settings."""
+    """The per-class vectors of one epoch by title: what the loop saw and set."""
     found = {f"training, {name}": rates for name, rates in record.get("train", {}).items()}
     for weights, conditions in record.get("valid", {}).items():
         of = "" if len(record["valid"]) == 1 else f" ({weights})"
         found |= {f"validation, {name}{of}": rates for name, rates in conditions.items()}
+    found |= {f"watched, {name}": rates for name, rates in record.get("watch", {}).items()}
     for name, values in record.get("settings", {}).items():
         if values and not isinstance(values[0], list):  # a table of K×K odds is no curve
             found[f"setting, {name}"] = {"overall": None, "by_class": values}

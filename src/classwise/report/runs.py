@@ -10,12 +10,12 @@ from typing import Any
 
 from classwise.auditing.predictions import AuditedWeights, read_audits
 from classwise.errors import ClasswiseError
-from classwise.training.run import Run
+from classwise.training.run import Run, read_lines
 
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One run: its audits, its history epoch by epoch, and what run.json says."""
+    """One run: its audits, its history with what was watched, and what run.json says."""
 
     name: str
     recipe: str
@@ -45,4 +45,6 @@ def _load(path: Path, name: str) -> ReportRun:
     if not audits:
         raise ClasswiseError(f"{path} has no audit yet; first run: classwise audit {path}")
     audits = [replace(audit, run=name) for audit in audits]
-    return ReportRun(name, about["recipe_name"], audits, run.history, about)
+    watched = {record.pop("epoch"): record for record in read_lines(path / "watch.jsonl")}
+    history = [{**record, "watch": watched.get(record["epoch"], {})} for record in run.history]
+    return ReportRun(name, about["recipe_name"], audits, history, about)

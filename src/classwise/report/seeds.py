@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from classwise.auditing.statistics import OverSeeds, over_seeds
 from classwise.report.runs import ReportRun
 from classwise.report.summary import MEASURES, SIDES, SummaryRow, measured, summary_rows
 
 
 @dataclass(frozen=True)
-class Over:
-    """A number over several seeds."""
+class SeedCell:
+    """A number over several seeds, and how often each class was the one it belongs to."""
 
-    mean: float
-    deviation: float  # sample deviation, n − 1 in the denominator
-    classes: tuple[tuple[str, int], ...]  # who was worst or best, and how often
+    over: OverSeeds
+    classes: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -27,38 +26,33 @@ class SeedRow:
 
     label: str
     seeds: tuple[int, ...]
-    numbers: dict[tuple[str, str], Over]  # by (measure, side)
+    cells: dict[tuple[str, str], SeedCell]  # by (measure, side)
 
 
-def over_seeds(runs: Sequence[ReportRun]) -> list[SeedRow]:
+def seed_rows(runs: Sequence[ReportRun]) -> list[SeedRow]:
     """Group runs that differ in nothing but their seed; a recipe with one seed gives no row."""
-    groups: dict[str, list[tuple[int, SummaryRow]]] = {}
+    groups: dict[str, dict[int, SummaryRow]] = {}
     for run in runs:
         config = dict(run.about.get("config", {}))
         seed = config.pop("seed", None)
         if seed is None:
             continue
-        settled = json.dumps([run.about.get("recipe"), config], sort_keys=True)
+        settled = {name: value for name, value in config.items() if not name.startswith("watch")}
         for row in summary_rows(run.audits):
-            what = [settled, row.weights, row.split, row.attack, row.eps, row.norm]
-            groups.setdefault(json.dumps(what), []).append((seed, row))
-    rows = [_seed_row(found) for found in groups.values()]
-    return [row for row in rows if len(row.seeds) > 1]
+            same = [run.about.get("recipe"), settled]
+            same += [row.weights, row.split, row.attack, row.eps, row.norm]
+            groups.setdefault(json.dumps(same, sort_keys=True), {})[seed] = row
+    return [_seed_row(found) for found in groups.values() if len(found) > 1]
 
 
-def _seed_row(found: Sequence[tuple[int, SummaryRow]]) -> SeedRow:
-    by_seed = dict(found)  # the same seed twice is the same run
-    rows = list(by_seed.values())
-    numbers = {}
+def _seed_row(found: dict[int, SummaryRow]) -> SeedRow:
+    rows = list(found.values())
+    cells = {}
     for measure in MEASURES:
         for side in SIDES:
-            reports = [report for row in rows if (report := row.side(side))]
-            values = [measured(report, measure) for report in reports]
-            rates = [value for value, _ in values if value is not None]
-            names = Counter(name for _, classes in values for name in classes)
-            if len(rates) == len(rows) and len(rows) > 1:
-                deviation = statistics.stdev(rates)
-                numbers[measure, side] = Over(
-                    statistics.fmean(rates), deviation, tuple(names.most_common())
-                )
-    return SeedRow(rows[0].label, tuple(sorted(by_seed)), numbers)
+            pairs = [measured(report, measure) for row in rows if (report := row.side(side))]
+            rates = [rate for rate, _ in pairs if rate is not None]
+            names = Counter(name for _, classes in pairs for name in classes)
+            if len(rates) == len(rows):
+                cells[measure, side] = SeedCell(over_seeds(rates), tuple(names.most_common()))
+    return SeedRow(rows[0].label, tuple(sorted(found)), cells)

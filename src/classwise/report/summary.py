@@ -181,6 +181,13 @@ def captions(audits: Sequence[AuditedWeights]) -> list[str]:
     return _distinct(lines)
 
 
+def worst_class_warning(rows: Sequence[SummaryRow]) -> str:
+    """Warn of too few samples for a claim about the worst class, for the best row on average."""
+    reports = [report for row in rows if (report := row.robust or row.clean)]
+    words = max(reports, key=lambda report: report.overall).warning
+    return f"{words[0].upper()}{words[1:]}." if words else ""
+
+
 def sample_note(audit: AuditedWeights) -> str:
     """Tell the split and how many samples there are, in all and per class."""
     sizes = next(iter(audit.report.values())).counts.sizes

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,7 @@ from classwise.report.summary import (
     measured,
     shown,
     summary_rows,
+    worst_class_warning,
 )
 
 __all__ = [
@@ -33,6 +35,13 @@ __all__ = [
     "summary_rows",
 ]
 
+SHORT = {
+    "average": "avg",
+    "worst": "worst",
+    "tail": "low 10%",
+    "best": "best",
+    "spread": "std",
+}
 LATEX_SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -49,12 +58,20 @@ LATEX_SPECIAL = {
 def rich_table(audits: Sequence[AuditedWeights]) -> Table:
     """The table for the terminal; class names stand under their numbers."""
     rows = summary_rows(audits)
-    table = Table(caption=Text(" ".join(captions(audits))), caption_justify="left")
-    table.add_column("recipe")
+    words = Text(" ".join([*captions(audits), worst_class_warning(rows)]).strip())
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+        caption=words,
+        caption_justify="left",
+    )
+    table.add_column("recipe", overflow="fold", min_width=8)
     for measure, sides in shown(rows).items():
-        short = MEASURES[measure].lower().replace(" of classes", "")
         for side in sides:
-            table.add_column(f"{side}\n{short}", justify="right")
+            table.add_column(
+                f"{side}\n{SHORT[measure]}", justify="right", overflow="fold", min_width=6
+            )
     for row in rows:
         cells = [Text(row.label)]
         for measure, sides in shown(rows).items():
@@ -62,7 +79,8 @@ def rich_table(audits: Sequence[AuditedWeights]) -> Table:
                 number, names = cell(row, measure, side)
                 text = Text(number)
                 if names:
-                    text.append(f"\n{_one_line(few_names(names, 2))}", style="dim")
+                    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+                    text.append(f"\n{_one_line(names[0])}{more}", style="dim")
                 cells.append(text)
         table.add_row(*cells)
     return table
@@ -81,7 +99,8 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
                 number, names = cell(row, measure, side)
                 cells.append(number + (f" ({_markdown(few_names(names))})" if names else ""))
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(f"{_markdown(line)}  " for line in captions(audits))]) + "\n"
+    below = [*captions(audits), worst_class_warning(rows)]
+    return "\n".join([*lines, "", *(f"{_markdown(line)}  " for line in below if line)]) + "\n"
 
 
 def csv_table(audits: Sequence[AuditedWeights]) -> str:

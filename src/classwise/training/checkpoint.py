@@ -29,17 +29,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and their description; anything else is refused by name."""
     if not path.is_file():
         raise ClasswiseError(f"no checkpoint {path}")
-    with path.open("rb") as stream:
-        begin = stream.read(4)
-    if begin[:2] == b"PK" or begin[:1] == b"\x80":
-        raise ClasswiseError(
-            f"{path} is a pickle, which can run code when opened; save the weights as safetensors"
-        )
     try:
         with safetensors.safe_open(str(path), framework="pt") as opened:
             header = (opened.metadata() or {}).get("classwise")
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, OSError, ValueError) as reason:
+        # Asked only after safetensors refused: its files may begin with any byte.
+        if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+            raise ClasswiseError(
+                f"{path} is a pickle, which can run code when opened; save the weights as "
+                "safetensors"
+            ) from None
         raise ClasswiseError(f"{path} is damaged or no safetensors file ({reason})") from None
     if header is None:
         raise ClasswiseError(

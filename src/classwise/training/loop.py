@@ -133,6 +133,7 @@ class Trainer:
         saved = path / "state.safetensors"
         if saved.exists():
             state = load_state(saved, identity, self.model, self.optimiser, state, self.device)
+            self.chain = state.chain
             for name in TRAIN_LOGS:  # what was written after the state is trained again
                 lines = [line for line in read_lines(path / name) if line["epoch"] <= state.epoch]
                 rewrite_lines(path / name, lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -72,15 +72,18 @@ class Checker:
         assert inner is not None
         assert objective is not None
         rows = self.base.to(batch.labels.device).rows(batch.labels)
+        inner = replace(inner, batchnorm="eval")  # held-out images leave no trace in the model
         views = {"clean": batch.images} | inner.perturb(
             model, batch, moment, radius=rows.margin, step=rows.step, ball=self.ball
         )
         with torch.no_grad(), batchnorm_mode(model, "eval"):
             outputs = {view: all_outputs(model, views[view]) for view in objective.views}
         terms = objective.terms(Outer(outputs, batch.labels, rows))
+        losses = {term.name: term.values for term in terms}
+        losses["total"] = torch.stack([t.weight * t.scale * t.values for t in terms]).sum(0)
         return ClassCounts.of(
             batch.labels,
             outputs["robust"][:, : self.num_classes].argmax(1),
             num_classes=self.num_classes,
-            losses={term.name: term.values for term in terms},
+            losses=losses,
         )

@@ -50,11 +50,13 @@ function drawScatter() {
       text: [places[i] ? plain(row.label) : ""], textposition: places[i] || "middle right",
       marker: {size: 12, color: recipeColour(row.recipe), line: {width: 1.5, color: theme().card}},
       hoverinfo: "text", hovertext: [`<b>${plain(row.label)}</b><br>average ${x[i].toFixed(1)} %` +
-        `<br>${y[i].toFixed(1)} %: ${plain(who)}`],
+        `<br>${y[i].toFixed(1)} %: ${plain(who)}` + (low === "worst" ?
+          `<br>truly worst class ${found.worst_interval.map(percent).join(" to ")} %` : "")],
     };
   });
   draw("scatter-plot", traces, {
-    height: height + 78, showlegend: places.includes(null),
+    height: height + 78 + (places.includes(null) ? 60 : 0), showlegend: places.includes(null),
+    legend: {orientation: "h", y: -0.25},
     xaxis: {title: {text: "average accuracy, %"}, range: xs, zeroline: false},
     yaxis: {title: {text: low === "worst" ? "worst class, %" : "worst 10 % of classes, %"},
       range: ys, zeroline: false},
@@ -104,8 +106,15 @@ function drawBars() {
     dots(mainSide(other), plain(other.label), recipeColour(other.recipe), "diamond");
   }
   const empty = data.classes.filter((_, k) => !side.sizes[k]);
-  byId("bars-note").textContent = empty.length ? "No samples: " + empty.join(", ") : "";
+  const [least, most] = side.worst_interval, [equal, from, to] = side.worst_if_equal;
+  byId("bars-note").textContent = `Worst class ${side.worst_class}: ${percent(side.worst)} %. The ` +
+    `truly worst class lies between ${percent(least)} and ${percent(most)} % (95 %, all classes ` +
+    `considered). With all classes equal at ${percent(side.overall)} %, the worst would show ` +
+    `about ${percent(equal)} % (90 % of the time ${percent(from)} to ${percent(to)} %).` +
+    (empty.length ? " No samples: " + empty.join(", ") + "." : "");
   const average = 100 * side.overall;
+  const level = (y, dash) => ({type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y,
+    line: {dash, width: 1.2, color: colours.ink}});
   const longest = Math.max(...chosen.map((k) => brief(data.classes[k], 24).length));
   draw("bars-plot", traces, {
     height: 420 + (chosen.length > 15 ? Math.min(150, 6 * longest) : 0), bargap: dense ? 0 : 0.25,
@@ -117,8 +126,7 @@ function drawBars() {
     yaxis: {title: {text: "accuracy, %"}, range: [0, 103], automargin: true},
     legend: {orientation: "h", y: 1.02, yanchor: "bottom", x: 0}, showlegend: traces.length > 1,
     margin: {l: 60, r: 20, t: 30, b: 30},
-    shapes: [{type: "line", xref: "paper", x0: 0, x1: 1, y0: average, y1: average,
-      line: {dash: "dot", width: 1.2, color: colours.ink}}],
+    shapes: [level(average, "dot"), level(100 * equal, "dash")],
     annotations: [{xref: "paper", x: 0, y: average, xanchor: "left", yanchor: "bottom",
       showarrow: false, text: `average ${average.toFixed(1)}`, bgcolor: colours.card, opacity: 0.85,
       font: {size: 11}}],

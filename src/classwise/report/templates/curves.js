@@ -56,13 +56,13 @@ function drawCurves() {
       `${plain(name)}<br>epoch ${epoch}: ${y[i] === null ? "–" : +y[i].toPrecision(3)}`);
     const traces = shown.map((k) => {
       const y = series.by_class.map((classes) => (classes ? value(classes[k]) : null));
-      return {x: curve.epochs, y, mode: curve.epochs.length > 1 ? "lines" : "markers",
+      return {x: curve.epochs, y, connectgaps: true, mode: curve.epochs.length > 1 ? "lines" : "markers",
         line: {width: 1.6, color: colour(k)}, marker: {color: colour(k)}, hoverinfo: "text",
         hovertext: words(data.classes[k], y)};
     });
     if (series.overall.some((v) => v !== null)) {
       const y = series.overall.map(value);
-      traces.push({x: curve.epochs, y, line: {width: 2.6, color: theme().ink}, hoverinfo: "text",
+      traces.push({x: curve.epochs, y, connectgaps: true, line: {width: 2.6, color: theme().ink}, hoverinfo: "text",
         mode: curve.epochs.length > 1 ? "lines" : "markers", hovertext: words("average", y)});
     }
     if (!panels.children[number]) {

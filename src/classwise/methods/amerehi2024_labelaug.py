@@ -1,0 +1,76 @@
+"""Label augmentation: attacked images also name their operation (Amerehi and Healy, 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from classwise.attacks.ball import per_image
+from classwise.attacks.inner import Moment
+from classwise.recipe import Method
+from classwise.slots import Slots
+from classwise.types import Batch, Images
+
+
+@dataclass(frozen=True, slots=True)
+class OperationLabels:
+    """1 − δ on the class and δ on the attack's own output; clean images keep a whole label."""
+
+    share: float  # δ
+    clean: float = 0.0  # probability that an image enters unattacked
+
+    @property
+    def pure(self) -> bool:
+        """Whether every image of the outer forward is an attacked one."""
+        return self.clean == 0
+
+    def __call__(
+        self,
+        batch: Batch,
+        views: Mapping[str, Images],
+        outputs: int,
+        num_classes: int,
+        moment: Moment,
+    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+        """Label the attacked images; swap some for clean ones where asked to."""
+        robust = views["robust"]
+        share = torch.full((len(batch),), self.share, dtype=robust.dtype, device=robust.device)
+        if self.clean:
+            keep = moment.draws("mix").uniform(batch.index) < self.clean
+            robust = torch.where(per_image(keep), batch.images, robust)
+            share = share.masked_fill(keep, 0.0)
+        soft = torch.zeros(len(batch), outputs, dtype=robust.dtype, device=robust.device)
+        soft.scatter_(1, batch.labels[:, None], (1 - share)[:, None])
+        soft[:, num_classes] = share  # the attack takes the first slot behind the classes
+        return {**views, "robust": robust}, {"robust": soft}
+
+
+class LabelAug(Method):
+    """Adv+: give attacked images a share δ of a label of their own behind the K classes.
+
+    The head has K + M outputs, the extra rows begin at zero, and the attack sees the K class
+    logits, as do counts and audits.
+    """
+
+    name: ClassVar[str] = "labelaug"
+    paper: ClassVar[str] = "Amerehi and Healy, 2024"
+    suggests: ClassVar[dict[str, Any]] = {
+        "epochs": 10,
+        "batch_size": 64,
+        "lr": 0.01,
+        "schedule": "cosine",
+        "eps": 0.03,
+    }
+
+    share: Annotated[float, Field(ge=0, lt=1)] = 0.03  # δ
+    slots: Annotated[int, Field(ge=1)] = 1  # M; the attack uses the first
+    clean: Annotated[float, Field(ge=0, lt=1)] = 0.0  # probability of an unattacked image
+
+    def fill(self) -> Slots:
+        """Fill the mix and the extra outputs."""
+        return Slots(mix=OperationLabels(self.share, self.clean), extra_outputs=self.slots)

@@ -1,0 +1,77 @@
+"""AVmixup: mix each image with a point beyond its attacked one (Lee et al., CVPR 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from classwise.attacks.ball import per_image
+from classwise.attacks.inner import Moment
+from classwise.attacks.pgd import BatchNormMode
+from classwise.recipe import Method
+from classwise.slots import Slots
+from classwise.types import Batch, Images
+
+
+@dataclass(frozen=True, slots=True)
+class VertexMix:
+    """u·x + (1 − u)·v with v = clip(x + γ·(x' − x)); labels are mixed alike, u per sample."""
+
+    reach: float  # γ
+    clean_share: float  # λ₁
+    vertex_share: float  # λ₂
+    weight: float | None = None  # u; None draws it
+    pure: bool = False  # nothing that leaves here is an attacked image
+
+    def __call__(
+        self,
+        batch: Batch,
+        views: Mapping[str, Images],
+        outputs: int,
+        num_classes: int,
+        moment: Moment,
+    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+        """Mix images and labels."""
+        images = batch.images
+        u = moment.draws("mix").uniform(batch.index, (), images.dtype)  # Beta(1, 1)
+        if self.weight is not None:
+            u = torch.full_like(u, self.weight)
+        # lerp is exact at both ends: γ = 1 gives x' itself, and u = 0 the vertex.
+        vertex = torch.lerp(images, views["robust"], self.reach).clamp_(0, 1)
+        mixed = torch.lerp(vertex, images, per_image(u))
+        on_label = torch.lerp(
+            torch.full_like(u, self.vertex_share), torch.full_like(u, self.clean_share), u
+        )[:, None]
+        soft = torch.zeros(len(batch), outputs, dtype=images.dtype, device=images.device)
+        soft[:, :num_classes] = (1 - on_label) / (num_classes - 1)
+        soft.scatter_(1, batch.labels[:, None], on_label)
+        return {**views, "robust": mixed}, {"robust": soft}
+
+
+class AVmixup(Method):
+    """Train between the image and the vertex x + γ·(x' − x), with labels softened on the way.
+
+    The label of the image has λ₁ on its class, that of the vertex λ₂, the rest spread evenly.
+    The attack uses batch statistics and leaves BatchNorm's running ones alone.
+    """
+
+    name: ClassVar[str] = "avmixup"
+    paper: ClassVar[str] = "Lee et al., CVPR 2020"
+    extends: ClassVar[frozenset[str]] = frozenset({"at"})
+    suggests: ClassVar[dict[str, Any]] = {"epochs": 205, "weight_decay": 2e-4}
+
+    reach: Annotated[float, Field(gt=0)] = 2.0  # γ
+    clean_share: Annotated[float, Field(ge=0, le=1)] = 1.0  # λ₁
+    vertex_share: Annotated[float, Field(ge=0, le=1)] = 0.1  # λ₂
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None  # u; None draws Beta(1, 1)
+    batchnorm: BatchNormMode | None = "batch"  # None leaves it to the base
+
+    def fill(self) -> Slots:
+        """Fill the mix, and the BatchNorm mode in place of AT's."""
+        mix = VertexMix(self.reach, self.clean_share, self.vertex_share, self.weight)
+        return Slots(mix=mix, batchnorm=self.batchnorm)

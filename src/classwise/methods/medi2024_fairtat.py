@@ -1,0 +1,82 @@
+"""FAIR-TAT: targeted attacks towards the classes that others are taken for (Medi et al., 2024)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback, Seen
+from classwise.recipe import Method
+from classwise.slots import Slots
+from classwise.types import ClassByClass, PerClass
+
+
+def odds_table(columns: PerClass) -> ClassByClass:
+    """Target odds that favour the same columns in every row; zero diagonal, rows add up to 1.
+
+    A class whose others all have no odds aims at any of them alike.
+
+    >>> odds_table(torch.tensor([1.0, 3.0, 0.0])).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.25, 0.75, 0.0]]
+    """
+    others = torch.ones_like(columns).expand(len(columns), -1).clone().fill_diagonal_(0)
+    kept = columns * others
+    kept = torch.where(kept.sum(1, keepdim=True) > 0, kept, others)
+    return kept / kept.sum(1, keepdim=True)
+
+
+def aimed(settings: ClassSettings, columns: Tensor | None) -> ClassSettings:
+    """The settings with these target odds; None aims at all other classes alike."""
+    if columns is None:
+        columns = torch.ones_like(settings.margin)
+    return replace(settings, target_odds=odds_table(columns.to(settings.margin)))
+
+
+@dataclass(frozen=True, slots=True)
+class MistakenOdds(ClassPolicy):
+    """ψ_j ∝ C_FPS(j), the share of all mistakes under attack that were called class j.
+
+    The released code takes softmax(2·C_FPS) instead. The first epoch aims uniformly.
+    """
+
+    writes: ClassVar[frozenset[str]] = frozenset({"target_odds"})
+    odds: str
+    sharpness: float
+
+    def needs(self, epoch: int) -> frozenset[Seen]:
+        """Training statistics, unless the odds stay uniform."""
+        return frozenset({TRAIN_ROBUST}) if epoch and self.odds != "uniform" else frozenset()
+
+    def update(
+        self, settings: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Set the odds of the next epoch."""
+        if not self.needs(feedback.epoch):
+            return aimed(settings, None), self
+        share = feedback.counts[TRAIN_ROBUST].false_positive_share
+        if self.odds == "softmax":
+            share = (self.sharpness * share).softmax(0)
+        return aimed(settings, share), self
+
+
+class FairTAT(Method):
+    """Attack towards a class drawn more often the more other classes are taken for it.
+
+    Only the target is its business: the paper's row is `at+ccm+fairtat`. Start, step, stop and
+    BatchNorm mode stay the base's, whose own reference and direction give way to the target.
+    """
+
+    name: ClassVar[str] = "fairtat"
+    paper: ClassVar[str] = "Medi et al., 2024"
+    suggests: ClassVar[dict[str, Any]] = {"epochs": 200, "weight_decay": 5e-4, "valid": "0.02"}
+
+    odds: Literal["cfps", "softmax", "uniform"] = "cfps"
+    sharpness: Annotated[float, Field(ge=0)] = 2.0  # factor inside the softmax
+
+    def fill(self) -> Slots:
+        """One policy, which writes the target odds."""
+        return Slots(policies=(MistakenOdds(self.odds, self.sharpness),))

@@ -1,0 +1,225 @@
+"""FRL: fair robust learning by class weights and margins (Xu et al., ICML 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
+from classwise.errors import ClasswiseError
+from classwise.recipe import Among, Method, epoch_of
+from classwise.slots import Slots
+from classwise.types import PerClass
+
+CLEAN, ATTACKED = Seen("valid", "clean"), Seen("valid", "pgd-20")
+
+
+def excess_errors(feedback: Feedback) -> tuple[PerClass, PerClass]:
+    """How far each class's clean error and boundary error lie above those of all samples.
+
+    The boundary error is clean minus robust accuracy, not the robust error.
+    """
+    if not {CLEAN, ATTACKED} <= feedback.counts.keys():
+        raise ClasswiseError(
+            "frl compares the classes on validation data, but there are none; set valid=0.06"
+        )
+    clean, attacked = feedback.counts[CLEAN], feedback.counts[ATTACKED]
+    boundary = clean.known_accuracy - attacked.known_accuracy
+    return clean.overall - clean.known_accuracy, boundary - (clean.overall - attacked.overall)
+
+
+def within(multipliers: Tensor, bound: float) -> Tensor:
+    """Cut multipliers off at 0 and shrink them to a sum of at most `bound` (L)."""
+    cut = multipliers.clamp(min=0)
+    return cut * (bound / cut.sum().clamp(min=bound)) if bound else torch.zeros_like(cut)
+
+
+@dataclass(frozen=True, slots=True)
+class _Multipliers(ClassPolicy):
+    """When FRL acts: it sits still until `start` and then moves at every boundary."""
+
+    start: float
+    rate: float  # a
+    first: int | None = None  # the epoch that `start` means, once the length of the run is known
+
+    def needs(self, epoch: int) -> frozenset[Seen]:
+        """Validation statistics, clean and under PGD-20, from the start on."""
+        # Before the first boundary the start is not known in epochs; asking too much is harmless.
+        waiting = epoch < self.first if self.first is not None else not epoch and self.start > 0
+        return frozenset() if waiting else frozenset({CLEAN, ATTACKED})
+
+    def update(
+        self, settings: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Wait, or move the multipliers and set what follows from them."""
+        first = self.first
+        if first is None:
+            first = max(1, epoch_of(self.start, feedback.epochs)) if self.start else 0
+        awake = replace(self, first=first)
+        if feedback.epoch < first:
+            return settings, awake
+        return awake.move(settings, feedback, feedback.epoch - first + 1)
+
+    def move(
+        self, settings: ClassSettings, feedback: Feedback, number: int
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Update at the beginning of FRL's epoch `number`, counted from 1."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class FairWeights(_Multipliers):
+    """Weights of the clean and of the boundary term, from their own multipliers.
+
+    λ ← N(λ + a·(excess − τ)), with twice the rate for the boundary; w_k = 1 + K·λ_k − Σλ, which is
+    K times the paper's 1/K + λ_k − Σλ/K: only ratios count in a weighted mean.
+    """
+
+    writes: ClassVar[frozenset[str]] = frozenset({"label_weight", "robust_weight"})
+    slack: float = 0.07  # τ₁ = τ₂
+    bound: float = 0.5  # L
+    halve_every: int = 40  # epochs after which a₁ is halved
+    clean: PerClass | None = None  # λ_nat
+    boundary: PerClass | None = None  # λ_bnd
+
+    def move(
+        self, settings: ClassSettings, feedback: Feedback, number: int
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Move both multipliers."""
+        error, boundary = excess_errors(feedback)
+        rate = self.rate * 0.5 ** (number // self.halve_every)
+        clean = 0 * error if self.clean is None else self.clean
+        clean = within(clean + rate * (error - self.slack), self.bound)
+        robust = 0 * boundary if self.boundary is None else self.boundary
+        robust = within(robust + 2 * rate * (boundary - self.slack), self.bound)
+        after = replace(self, clean=clean, boundary=robust)
+        return self.weigh(settings, clean, robust), after
+
+    def weigh(self, settings: ClassSettings, clean: Tensor, robust: Tensor) -> ClassSettings:
+        """Weigh both terms."""
+        return replace(
+            settings,
+            label_weight=settings.label_weight * _weights(clean).to(settings.label_weight),
+            robust_weight=settings.robust_weight * _weights(robust).to(settings.robust_weight),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FairCleanWeights(FairWeights):
+    """The clean term's weights alone, as beside `remargin`."""
+
+    writes: ClassVar[frozenset[str]] = frozenset({"label_weight"})
+
+    def weigh(self, settings: ClassSettings, clean: Tensor, robust: Tensor) -> ClassSettings:  # noqa: ARG002
+        """Weigh the clean term."""
+        weight = settings.label_weight * _weights(clean).to(settings.label_weight)
+        return replace(settings, label_weight=weight)
+
+
+@dataclass(frozen=True, slots=True)
+class FairMargins(_Multipliers):
+    """Margins that grow where a class's boundary error is too large.
+
+    λ ← λ + a₂·(excess − τ₂); ε_k = ε · clip(exp(2·λ_k), narrowest, widest). The step follows the
+    largest margin: a quarter of it with the usual step of ε/4.
+    """
+
+    writes: ClassVar[frozenset[str]] = frozenset({"margin", "step"})
+    slack: float = 0.07  # τ₂
+    narrowest: float = 0.98
+    widest: float = 3.0
+    boundary: PerClass | None = None  # λ_mar
+
+    def move(
+        self,
+        settings: ClassSettings,
+        feedback: Feedback,
+        number: int,  # noqa: ARG002
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Move the multiplier."""
+        _, boundary = excess_errors(feedback)
+        before = 0 * boundary if self.boundary is None else self.boundary
+        after = before + self.rate * (boundary - self.slack)
+        factor = (2 * after).exp().clamp(self.narrowest, self.widest).to(settings.margin)
+        changed = replace(
+            settings, margin=settings.margin * factor, step=settings.step * factor.max()
+        )
+        return changed, replace(self, boundary=after)
+
+
+def _weights(multipliers: PerClass) -> PerClass:
+    return 1 + len(multipliers) * multipliers - multipliers.sum()
+
+
+# Constants of the three released scripts; both slacks (τ₁, τ₂) are alike in each.
+CONSTANTS: dict[str, dict[str, float]] = {
+    "both": {"slack": 0.07, "margin_rate": 0.2, "bound": 0.5, "widest": 3.0},
+    "reweight": {"slack": 0.1, "bound": 0.5},
+    "remargin": {"slack": 0.1, "margin_rate": 0.1, "bound": 0.3, "widest": 2.5},
+}
+
+
+class FRL(Method):
+    """Weights and margins per class from Lagrange multipliers on validation errors.
+
+    It fine-tunes a robust model: give its weights as `begin`, or let the same run train the plain
+    base until `start` (by default three quarters of the run). β of TRADES is 1.5 beside it.
+    """
+
+    name: ClassVar[str] = "frl"
+    paper: ClassVar[str] = "Xu et al., ICML 2021"
+    suggests: ClassVar[dict[str, Any]] = {"weight_decay": 5e-4, "valid": "0.06"}
+
+    variant: Literal["both", "reweight", "remargin"] = "both"
+    begin: str | None = None  # weights file of a robust model
+    start: Annotated[float, Field(ge=0)] | None = None  # epoch, or fraction of the run
+    slack: Annotated[float, Field(ge=0, le=1)] | None = None  # τ₁ = τ₂
+    rate: Annotated[float, Field(ge=0)] = 0.05  # a₁
+    margin_rate: Annotated[float, Field(ge=0)] | None = None  # a₂
+    bound: Annotated[float, Field(ge=0, lt=1)] | None = None  # L; below 1 keeps weights positive
+    halve_every: Annotated[int, Field(ge=1)] = 40  # epochs after which a₁ is halved
+    narrowest: Annotated[float, Field(gt=0, le=1)] = 0.98  # of ε_k / ε
+    widest: Annotated[float, Field(ge=1)] | None = None
+
+    def resolve(self, among: Among) -> Method:
+        """Take the variant's constants, and a warm-up unless a model is given."""
+        base = among.base
+        if base is not None and "beta" not in type(base).model_fields:
+            raise ClasswiseError(
+                f"frl weighs a clean and a robust part of the loss, but {base.name} has one part; "
+                "use trades instead"
+            )
+        chosen: dict[str, float] = dict(CONSTANTS[self.variant])
+        chosen["start"] = 0.75 if self.begin is None else 0.0
+        return self.model_copy(update={k: v for k, v in chosen.items() if getattr(self, k) is None})
+
+    def fill(self) -> Slots:
+        """One or two policies, the weighted mean and perhaps the weights to begin from."""
+        assert self.start is not None
+        assert self.slack is not None
+        assert self.bound is not None
+        kind = FairCleanWeights if self.variant == "remargin" else FairWeights
+        policies: tuple[ClassPolicy, ...] = (
+            kind(
+                *(self.start, self.rate),
+                slack=self.slack,
+                bound=self.bound,
+                halve_every=self.halve_every,
+            ),
+        )
+        if self.variant != "reweight":
+            assert self.margin_rate is not None
+            assert self.widest is not None
+            policies += (
+                FairMargins(
+                    *(self.start, self.margin_rate),
+                    slack=self.slack,
+                    narrowest=self.narrowest,
+                    widest=self.widest,
+                ),
+            )
+        return Slots(policies=policies, reduction="weighted mean", begin=self.begin)
