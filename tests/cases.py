@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from classwise.data.dataset import DataSource
+from classwise.models import build_model
 from classwise.recipe import Method, Recipe, compose, make_method, parse_recipe
+from classwise.training.checkpoint import write_tensors
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,16 @@ CASES = [
     Case("clean"),
     Case("at", {"steps": 2, "batchnorm": "batch"}),
     Case("trades", {"beta": 3.0, "normalised": True, "steps": 2}),
+    Case("mart", {"beta": 2.0, "steps": 2}),
+    Case("absld", {"teacher": "teacher.safetensors", "average": "sample", "steps": 2}),
+    Case("fat", {"rule": "original", "patience": 1, "noise": 0.01}, needs="at(steps=3)"),
+    Case("bat", {"uniformity": 0.5, "patience": 0}, needs="trades(steps=3)"),
+    Case("labelaug", {"share": 0.2, "slots": 2, "clean": 0.3}, needs="at(steps=2)"),
+    Case("avmixup", {"reach": 1.5, "vertex_share": 0.3}, needs="at(steps=2)"),
+    Case("cosine", {"strength": 0.3, "memory": 0.5}, needs="trades(steps=2)"),
+    Case("awp", {"size": 0.02, "start": 0.0}, needs="at(steps=2)"),
+    Case("crop", {"pad": 2, "padding": "zero"}, needs="at(steps=2)"),
+    Case("idbh", {"strength": "weak"}, needs="at(steps=2)"),
     Case("ccm", {"margin_floor": 0.4}, needs="at(steps=2)"),
     Case("ccr", {"beta_floor": 0.3}, needs="trades(steps=2)"),
     Case("cfa", {"threshold": 0.0, "start": 2, "on": "tail"}, needs="trades(steps=2)"),
@@ -62,6 +76,11 @@ RECIPES = [
     "clean",
     "at(steps=2)",
     "trades(steps=2)",
+    "fat(patience=1)+ccm",
+    "mart(steps=2)+fat",
+    "at(steps=2)+avmixup+idbh+ccm",
+    "trades(steps=2)+bat+awp",
+    "at(steps=2)+labelaug+cosine",
     "at(steps=2)+ccm",
     "trades(steps=2)+ccm+ema",
     "trades(steps=2)+cfa",
@@ -69,3 +88,16 @@ RECIPES = [
     "trades(steps=2)+frl(start=1)+ema",
     "trades(steps=2)+ccm+fairtat+wat",
 ]
+
+
+def write_teacher(path: Path, source: DataSource) -> None:
+    """Weights of a model that has learnt nothing, for methods with a teacher."""
+    network = {
+        "spec": "cnn(width=2)",
+        "num_classes": source.train.num_classes,
+        "channels": 1,
+        "mean": [0.3],
+        "deviation": [0.4],
+    }
+    weights = build_model(**network, seed=5).state_dict()
+    write_tensors(path, weights, {"network": network})

@@ -35,6 +35,8 @@ def inner(start="uniform", steps=3, batchnorm="eval", reference="label"):
 
 def view(attack, model, batch, radius, step, target_odds=None):
     facts = {"radius": radius, "step": step, "ball": LINF, "target_odds": target_odds}
+    if attack.reference == "teacher":
+        facts["teacher"] = 1 - model(batch.images).detach()
     return attack.perturb(model, batch, Moment(seed=0, epoch=1, epochs=10), **facts)["robust"]
 
 

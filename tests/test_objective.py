@@ -21,7 +21,8 @@ def world(num_classes=4, seed=0):
         return torch.rand(*shape, generator=rng, dtype=torch.float64)
 
     outputs = {
-        view: (6 * rand(N, num_classes) - 3).requires_grad_() for view in ("clean", "robust")
+        view: (6 * rand(N, num_classes) - 3).requires_grad_()
+        for view in ("clean", "robust", "lastclean")
     }
     labels = torch.randint(num_classes, (N,), generator=rng)
     base = ClassSettings.uniform(num_classes, margin=0.1, step=0.1)._each(torch.Tensor.double)
@@ -127,9 +128,10 @@ class TestEveryMethod:
         names = torch.randperm(num_classes, generator=torch.Generator().manual_seed(1))
         back = names.argsort()
         moved = {view: logits[:, back] for view, logits in outputs.items()}
-        plain = objective.terms(Outer(outputs, labels, settings.rows(labels)))
+        teacher = outputs["lastclean"].detach()
+        plain = objective.terms(Outer(outputs, labels, settings.rows(labels), teacher=teacher))
         called = settings._each(lambda table: table[back]).rows(names[labels])
-        other = objective.terms(Outer(moved, names[labels], called))
+        other = objective.terms(Outer(moved, names[labels], called, teacher=teacher[:, back]))
         for one, two in zip(plain, other, strict=True):
             assert one.name == two.name
             torch.testing.assert_close(one.values, two.values, rtol=1e-12, atol=1e-12)
@@ -141,7 +143,8 @@ class TestEveryMethod:
     def test_terms_are_per_sample_named_once_and_finite_for_bold_logits(self, case, num_classes):
         outputs, labels, settings = world(num_classes)
         bold = {view: 1000 * logits for view, logits in outputs.items()}
-        terms = case.recipe.slots.objective.terms(Outer(bold, labels, settings.rows(labels)))
+        outer = Outer(bold, labels, settings.rows(labels), teacher=bold["lastclean"])
+        terms = case.recipe.slots.objective.terms(outer)
         assert len({term.name for term in terms}) == len(terms)
         for term in terms:
             assert term.values.shape == (N,)
@@ -151,8 +154,8 @@ class TestEveryMethod:
         outputs, labels, settings = world(num_classes)
         objective = case.recipe.slots.objective
         asked = {view: outputs[view] for view in objective.views}
-        terms = objective.terms(Outer(asked, labels, settings.rows(labels)))
-        assert torch.isfinite(total(terms, "mean"))
+        outer = Outer(asked, labels, settings.rows(labels), teacher=outputs["lastclean"])
+        assert torch.isfinite(total(objective.terms(outer), "mean"))
 
 
 def test_a_weighted_mean_of_equal_weights_is_the_mean():

@@ -43,10 +43,12 @@ def draw_counts(recipe, num_classes, seed, *, missing=(), perfect=False):
     predicted = labels if perfect else torch.where(right, labels, guess)
     logits = torch.randn(len(labels), num_classes, generator=rng, dtype=torch.float64)
     rows = double_settings(num_classes).rows(labels)
-    outer = Outer(dict.fromkeys(recipe.slots.objective.views, logits), labels, rows)
+    views = dict.fromkeys(recipe.slots.objective.views, logits)
+    outer = Outer(views, labels, rows, teacher=logits.flip(1))
     terms = recipe.slots.objective.terms(outer)
     losses = {term.name: term.values for term in terms}
     losses["total"] = sum(term.scale * term.values for term in terms)
+    losses["label_ce"] = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     return ClassCounts.of(labels, predicted, num_classes=num_classes, logits=logits, losses=losses)
 
 

@@ -26,7 +26,9 @@ def names(methods) -> str:
 
 def toml_of(recipe: Recipe) -> str:
     def spell(value):
-        return {True: "true", False: "false"}.get(value) if isinstance(value, bool) else repr(value)
+        if isinstance(value, bool):
+            return {True: "true", False: "false"}[value]
+        return repr(list(value) if isinstance(value, tuple) else value)
 
     lines = [f'compose = "{" + ".join(method.name for method in recipe.methods)}"']
     for name, options in recipe.canonical.items():
@@ -300,7 +302,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("tradse", ("unknown method 'tradse'", "did you mean 'trades'", "at, ccm, clean")),
+            ("tradse", ("unknown method 'tradse'", "did you mean 'trades'", "ccm, ccr, cfa")),
             ("trades+cmm", ("unknown method 'cmm'", "did you mean 'ccm'")),
             ("trades(bata=6)", ("option of trades", "'bata'", "did you mean 'beta'", "steps")),
             ("clean(beta=6)", ("option of clean", "'beta'")),

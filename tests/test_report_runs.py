@@ -120,7 +120,7 @@ def test_bad_folders_are_named(tmp_path):
     with pytest.raises(ClasswiseError, match=r"no audit yet; first run: classwise audit .*new"):
         load_runs([tmp_path / "new"])
     (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "run.json").write_text('{"format": 1}')
+    (tmp_path / "odd" / "run.json").write_text('{"data": {}}')
     with pytest.raises(ClasswiseError, match="no recipe or class names"):
         load_runs([tmp_path / "odd"])
     broken = synthetic_run(tmp_path / "broken", 2)

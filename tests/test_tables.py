@@ -65,6 +65,14 @@ def test_numbers_are_the_straight_line_ones():
             assert number in text
 
 
+def test_all_classes_that_share_the_worst_are_named():
+    matrix = np.array([[0, 2, 0], [0, 2, 0], [0, 4, 0]])
+    audits = [AuditedWeights("r", "at", "last", "test", ClassReport([condition("clean", matrix)]))]
+    (row,) = csv.DictReader(io.StringIO(csv_table(audits)))
+    assert (row["clean_worst_class"], row["clean_best_class"]) == ("ant; cat", "bee")
+    assert "0.0 (ant, cat)" in markdown_table(audits)
+
+
 def test_rows_are_named_by_what_differs():
     plain = [audited(), audited(weights="best")]
     assert labels(plain) == ["at", "at (best)"]
@@ -163,4 +171,4 @@ def test_seeds_give_mean_and_sample_deviation(tmp_path):
     assert (row.label, row.seeds) == ("at", (1, 2, 3))
     assert cell.over.mean == pytest.approx(np.mean(worst))
     assert cell.over.deviation == pytest.approx(np.std(worst, ddof=1))
-    assert sum(times for _, times in cell.classes) == 3
+    assert sum(times for _, times in cell.classes) >= 3

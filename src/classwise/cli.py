@@ -278,6 +278,42 @@ def recipe(
     out.print(table)
 
 
+@app.command()
+@kindly
+def study(
+    name: Annotated[str, typer.Argument(help="digits: every family of methods on digits.")],
+    seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
+    workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
+    folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Markdown file for the table. [default: in --out]")
+    ] = None,
+) -> None:
+    """Train and audit many recipes over several seeds and write one table.
+
+    Runs that are already there are not trained again; interrupt it whenever you like.
+
+    Example: classwise study digits --seeds 5 --table results.md
+    """
+    import os
+
+    from classwise.errors import unknown
+    from classwise.files import write_atomically
+    from classwise.report.runs import load_runs
+    from classwise.studies import digits, grid
+
+    if name != "digits":
+        raise unknown("study", name, ["digits"])
+    where = folder or digits.default_folder()
+    jobs = grid.jobs_of(digits.RECIPES, seeds, digits.CONFIG, digits.ATTACKS, where)
+    paths = grid.run_grid(jobs, workers=workers or os.cpu_count() or 1, console=out)
+    text = digits.markdown(load_runs(paths), seeds)
+    to = table or where / "table.md"
+    write_atomically(to, text.encode())
+    out.print(text, highlight=False)
+    out.print(f"Wrote {to}", soft_wrap=True)
+
+
 @app.command("list")
 @kindly
 def list_names(

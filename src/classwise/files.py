@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -19,8 +20,14 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         part.replace(path)
     except OSError as reason:
-        part.unlink(missing_ok=True)
+        _forget(part)
         raise ClasswiseError(f"cannot write {path}: {reason.strerror or reason}") from None
     except BaseException:
-        part.unlink(missing_ok=True)
+        _forget(part)
         raise
+
+
+def _forget(part: Path) -> None:
+    """Remove what was begun, if it is there at all."""
+    with contextlib.suppress(OSError):
+        part.unlink()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from classwise.classes.settings import Chain
+from classwise.classes.settings import Chain, Seen
 from classwise.errors import ClasswiseError, unknown
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
 from classwise.spelling import parse_call, parse_value, split_outside_brackets
@@ -239,6 +239,12 @@ def _check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
         if setting in owners and slots.reference is None:
             raise ClasswiseError(
                 f"{owners[setting]} steers an attack, but {base} has none; use at or trades instead"
+            )
+    for policy in slots.policies:
+        if slots.reference is None and Seen("valid", "robust") in policy.needs(1):
+            raise ClasswiseError(
+                f"{owners[f'class {min(policy.writes)}']} looks at the loss under training's own "
+                f"attack, but {base} has none; use at or trades instead"
             )
     if "class beta" in owners and slots.beta is None:
         raise ClasswiseError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -14,15 +15,18 @@ from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.pgd import pgd
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown
+from classwise.models.classifier import all_outputs
 from classwise.spelling import parse_call, split_outside_brackets
 from classwise.types import Batch, Images, LogitModel
 
 KNOWN_ATTACKS = {
     "clean": "the images as they are",
     "fgsm": "one step of the whole radius, from the image itself",
-    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start",
+    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start, logits, "
+    "labels",
     "cw-K": "the same up the CW loss, best other logit minus the true one",
 }
+WORDS = {"logits": ("classes", "all"), "labels": ("given", "predicted")}  # the default first
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class NamedAttack:
     start: Literal["none", "uniform"] = "uniform"
     step: float | None = None  # in image units; None means a quarter of eps
     loss: Literal["ce", "cw"] = "ce"
+    # `all` also climbs outputs behind the K classes, and `predicted` flees the model's own answer:
+    # together the weak attack of the label-augmentation notebook, to show what it hides.
+    logits: Literal["classes", "all"] = "classes"
+    labels: Literal["given", "predicted"] = "given"
 
     def perturb(
         self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
@@ -45,10 +53,15 @@ class NamedAttack:
             (len(batch),), eps, dtype=batch.images.dtype, device=batch.images.device
         )
         step = radius / 4 if self.step is None else torch.full_like(radius, self.step)
+        seen = partial(all_outputs, model) if self.logits == "all" else model
+        labels = batch.labels
+        if self.labels == "predicted":
+            with torch.no_grad():
+                labels = seen(batch.images).argmax(1)
         return pgd(
-            model,
+            seen,
             batch.images,
-            LogitGap(batch.labels) if self.loss == "cw" else CrossEntropy(batch.labels),
+            LogitGap(labels) if self.loss == "cw" else CrossEntropy(labels),
             radius=radius,
             step=radius if self.name == "fgsm" else step,
             steps=self.steps,
@@ -67,7 +80,7 @@ def parse_attack(text: str) -> NamedAttack:
     """
     call = parse_call(text)
     match = re.fullmatch(r"(pgd|cw)-(\d+)", call.name)
-    allowed = {"step", "start"} if match else set()
+    allowed = {"step", "start", *WORDS} if match else set()
     for option in call.options:
         if option not in allowed:
             raise unknown(f"option of {call.name}", option, allowed or ["none"])
@@ -77,16 +90,20 @@ def parse_attack(text: str) -> NamedAttack:
         return NamedAttack("fgsm", 1, "none")
     if not match or int(match[2]) < 1 or call.args:
         raise unknown("attack", text, KNOWN_ATTACKS)
-    start = call.options.get("start", "uniform")
+    start = call.options.get("start", "uniform") or "none"  # the word none reads as None
     if start not in ("none", "uniform"):
         raise unknown(f"start of {call.name}", str(start), ["none", "uniform"])
+    for option, words in WORDS.items():
+        if call.options.get(option, words[0]) not in words:
+            raise unknown(f"{option} of {call.name}", str(call.options[option]), words)
     step = call.options.get("step")
     if step is not None and (not isinstance(step, int | float) or not 0 < step < 1):
         raise ClasswiseError(
             f"{text}: step is {step!r}; give a number between 0 and 1, such as 2/255"
         )
     loss: Literal["ce", "cw"] = "cw" if match[1] == "cw" else "ce"
-    return NamedAttack(text.replace(" ", ""), int(match[2]), start, step, loss)
+    words_given = {option: call.options[option] for option in WORDS if option in call.options}
+    return NamedAttack(text.replace(" ", ""), int(match[2]), start, step, loss, **words_given)
 
 
 def parse_attacks(attacks: str | list[str] | tuple[str, ...]) -> list[NamedAttack]:

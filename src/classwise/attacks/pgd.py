@@ -49,7 +49,8 @@ def pgd(
     >>> [round(pixel, 2) for pixel in moved.flatten().tolist()]
     [0.4, 0.6]
     """
-    current = (images if start is None else start).detach()
+    images = images.detach()
+    current = (images if start is None else start).detach()  # a new tensor: it asks for gradients
     before = current
     for number in range(steps):
         current.requires_grad_()

@@ -1,115 +1,44 @@
-"""The stored record: one row per sample and condition, in Parquet through duckdb."""
+"""The stored record of a run folder, and the reports that are queries over it."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import numpy.typing as npt
+import torch
 
-from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
-from classwise.errors import ClasswiseError
+from classwise.auditing.fingerprint import attack_key
+from classwise.auditing.metrics import ClassReport, ConditionReport
+from classwise.auditing.shards import (
+    COLUMNS,
+    VERSION,
+    Predictions,
+    Stamp,
+    file_stem,
+    open_table,
+    read_about,
+    write_rows,
+)
+from classwise.classes.counts import ClassCounts
+from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a model said about every sample under one condition."""
-
-    condition: str
-    sample: npt.NDArray[np.int64]
-    label: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    logit_gap: npt.NDArray[np.float32]  # true logit minus the best other
-    radius: npt.NDArray[np.float64]  # eps of each sample in image units; 0 when clean
-    iterations: npt.NDArray[np.int32]  # steps spent on each sample
-    broken_by: npt.NDArray[np.object_]  # the attack that broke it; None where it stands
-    norm: str = "Linf"
-    seed: int = 0
-    verdict: str = "last"  # judged at the final iterate, as the papers do
-
-    @property
-    def correct(self) -> npt.NDArray[np.bool_]:
-        """Whether the verdict on each sample is right."""
-        same: npt.NDArray[np.bool_] = self.label == self.predicted
-        return same
-
-
-# The long table, one row per sample; None is null.
-COLUMNS = {
-    "run": "VARCHAR",
-    "weights": "VARCHAR",
-    "split": "VARCHAR",
-    "condition": "VARCHAR",
-    "sample": "BIGINT",
-    "label": "INTEGER",
-    "predicted": "INTEGER",
-    "correct": "BOOLEAN",
-    "broken_by": "VARCHAR",
-    "iterations": "INTEGER",
-    "logit_gap": "FLOAT",
-    "radius": "DOUBLE",
-    "norm": "VARCHAR",
-    "seed": "BIGINT",
-    "verdict": "VARCHAR",
-}
-
-
-def write_predictions(
-    folder: Path, found: Predictions, *, run: str, weights: str, split: str
-) -> Path:
-    """Write one condition as a Parquet file, atomically; the same condition is replaced."""
-    name = f"{weights}--{split}--{found.condition}--eps{found.radius.max():.6g}--seed{found.seed}"
-    path = folder / "predictions" / (re.sub(r"[^\w.=,()-]", "_", name) + ".parquet")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    rows = {
-        "sample": found.sample,
-        "label": found.label,
-        "predicted": found.predicted,
-        "correct": found.correct,
-        "logit_gap": found.logit_gap,
-        "radius": found.radius,
-        "iterations": found.iterations,
-        "broken_by": found.broken_by,
-    }
-    constants = {
-        "run": run,
-        "weights": weights,
-        "split": split,
-        "condition": found.condition,
-        "norm": found.norm,
-        "seed": found.seed,
-        "verdict": found.verdict,
-    }
-    expression = {
-        **{name: name for name in rows},
-        **{name: f"${name}" for name in constants},
-    }
-    select = ", ".join(f"CAST({expression[n]} AS {kind}) AS {n}" for n, kind in COLUMNS.items())
-    try:
-        with duckdb.connect() as base:
-            base.register("found", rows)
-            copy = f"COPY (SELECT {select} FROM found) TO '{_quoted(part)}' (FORMAT parquet)"
-            base.execute(copy, constants)
-        part.replace(path)
-    except (duckdb.Error, OSError) as reason:
-        raise ClasswiseError(f"cannot write {path}: {reason}") from None
-    finally:
-        part.unlink(missing_ok=True)
-    return path
-
-
-def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
-    """Describe a folder that holds audits of a model we did not train."""
-    card = {"format": 1, "recipe_name": name, "data": dict(data)}
-    write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+__all__ = [
+    "COLUMNS",
+    "VERSION",
+    "AuditedWeights",
+    "Predictions",
+    "ledger_folder",
+    "read_audits",
+    "read_card",
+    "read_ledger",
+    "write_card",
+    "write_predictions",
+]
 
 
 @dataclass(frozen=True)
@@ -123,83 +52,177 @@ class AuditedWeights:
     report: ClassReport
 
 
+def write_predictions(
+    folder: Path, found: Predictions, *, run: str, weights: str, split: str
+) -> Path:
+    """Write one condition of a run folder, atomically; the same condition is replaced.
+
+    For predictions that come from elsewhere; audits write through `classwise.auditing.ledger`.
+    """
+    eps = float(found.radius.max(initial=0))
+    key = attack_key(found.condition, eps, found.norm, found.seed, found.verdict)
+    stamp = Stamp(run, weights, split, attack_key=key)
+    path = folder / "predictions" / f"{file_stem(stamp, found)}.parquet"
+    write_rows(path, found, stamp, {})
+    return path
+
+
+def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
+    """Describe a folder that holds audits of a model we did not train."""
+    card = {"format": 1, "recipe_name": name, "data": dict(data)}
+    write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+
+
+def ledger_folder(path: Path) -> Path:
+    """Where the Parquet files are: in a run's predictions/, or in the folder itself."""
+    inside = path / "predictions"
+    return inside if inside.is_dir() or (path / "run.json").exists() else path
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Recipe and class names of a run folder or a bare folder of shards."""
+    card = path / "run.json"
+    if card.exists():
+        try:
+            found: dict[str, Any] = json.loads(card.read_text())
+        except (OSError, ValueError) as reason:
+            raise ClasswiseError(f"{card} cannot be read: {reason}") from None
+    else:
+        found = read_about(ledger_folder(path))
+    if "class_names" not in found.get("data", {}):
+        raise ClasswiseError(
+            f"{path} holds no audit: neither a run.json nor shards that name their classes; "
+            "give a run folder, or a folder of Parquet shards written by `classwise audit`"
+        )
+    return {"recipe_name": path.name, **found}
+
+
+def read_ledger(
+    path: Path, *, attacks: Sequence[str] = (), weights: str = "", split: str = ""
+) -> list[AuditedWeights]:
+    """Recompute reports from a ledger, without a model: all it holds, or what is asked for.
+
+    `classwise audit --from LEDGER` prints these.
+    """
+    if not path.is_dir():
+        raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
+    audits = read_audits(path, read_card(path))
+    if not audits:
+        raise ClasswiseError(f"{path} holds no audit yet; first run: classwise audit")
+    for name, wanted in (("weights", weights), ("split", split)):
+        known = {getattr(one, name) for one in audits}
+        if wanted and wanted not in known:
+            raise unknown(f"{name} in {path}", wanted, known)
+        audits = [one for one in audits if not wanted or getattr(one, name) == wanted]
+    if not attacks:
+        return audits
+    chosen = []
+    for one in audits:
+        names = [n for n in one.report if n in attacks or n.partition(" ")[0] in attacks]
+        for attack in attacks:
+            if not any(n == attack or n.partition(" ")[0] == attack for n in names):
+                raise unknown(f"condition in {path}", attack, one.report)
+        report = ClassReport([one.report[n] for n in names], one.report.about)
+        chosen.append(replace(one, report=report))
+    return chosen
+
+
 def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     """Every audit stored in a run folder, one entry per weights and split.
 
-    Audits of one condition at several radii stand side by side as `pgd-20 eps=0.1`.
+    Audits of one condition at several radii stand side by side as `pgd-20 eps=0.1`. Weights that
+    changed between two audits are told apart by their hash, as `last@3f2a…`; so are data.
     """
-    files = sorted((folder / "predictions").glob("*.parquet"))
-    groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
     data = about["data"]
     names = tuple(data["class_names"])
-    with duckdb.connect() as base:
-        for path in files:
-            for facts, label, predicted in _conditions(base, path):
-                counts = count_predictions(label, predicted, len(names))
-                report = ConditionReport(
-                    facts["condition"],
-                    counts,
-                    names,
-                    _tuple(data.get("superclass_of")),
-                    _tuple(data.get("superclass_names")),
-                )
-                groups.setdefault((facts["weights"], facts["split"]), []).append((facts, report))
+    with open_table(ledger_folder(folder)) as base:
+        facts = _dictionaries(
+            base,
+            "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
+            " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict"
+            " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL",
+        )
+        cells = base.execute(
+            "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
+            " FROM rows GROUP BY ALL"
+        ).fetchall()
+    tables = {_key(one): torch.zeros(len(names), len(names), dtype=torch.int64) for one in facts}
+    for *key, label, predicted, count in cells:
+        if max(label, predicted) >= len(names):
+            raise ClasswiseError(
+                f"{folder} has predictions of class number {max(label, predicted)}, but names "
+                f"only {len(names)} classes; its run.json belongs to other data"
+            )
+        tables[tuple(key)][label, predicted] = count
+    groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
+    shown = _shown_names(facts)
+    groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
+    for one in facts:
+        counts = ClassCounts(tables[_key(one)])
+        report = ConditionReport(one["condition"], counts, names, *groups_of)
+        groups.setdefault(shown[_key(one)[:4]], []).append((one, report))
     return [
         AuditedWeights(folder.name, about["recipe_name"], weights, split, _side_by_side(found))
         for (weights, split), found in sorted(groups.items())
     ]
 
 
-def _conditions(
-    base: duckdb.DuckDBPyConnection, path: Path
-) -> list[tuple[dict[str, Any], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """(facts, labels, predictions) of each condition in a file."""
-    keys = ["weights", "split", "condition", "radius", "norm", "seed", "verdict"]
-    columns = ", ".join(keys)
-    source = f"read_parquet('{_quoted(path)}')"
-    try:
-        kinds = base.execute(f"SELECT DISTINCT {columns} FROM {source} ORDER BY ALL").fetchall()
-        found = []
-        for values in kinds:
-            where = " AND ".join(f"{key} IS NOT DISTINCT FROM ?" for key in keys)
-            table = base.execute(
-                f"SELECT CAST(label AS BIGINT) AS label, CAST(predicted AS BIGINT) AS predicted "
-                f"FROM {source} WHERE {where} ORDER BY sample",
-                list(values),
-            ).fetchnumpy()
-            facts = dict(zip(keys, values, strict=True))
-            found.append((facts, np.asarray(table["label"]), np.asarray(table["predicted"])))
-    except duckdb.Error as reason:
-        raise ClasswiseError(f"{path} is not a table of predictions ({reason})") from None
-    return found
+def _shown_names(facts: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], tuple[str, str]]:
+    """(weights, split) as a report shows them; with a hash only where it is needed."""
+    known = {_key(one)[:4] for one in facts}
+    models: dict[str, set[str]] = {}
+    data: dict[str, set[str]] = {}
+    for weights, split, model, images in known:
+        models.setdefault(weights, set()).add(model)
+        data.setdefault(split, set()).add(images)
+    return {
+        (weights, split, model, images): (
+            f"{weights}@{model[:8]}" if len(models[weights]) > 1 else weights,
+            f"{split}@{images[:8]}" if len(data[split]) > 1 else split,
+        )
+        for weights, split, model, images in known
+    }
 
 
 def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> ClassReport:
-    """One report over all conditions; those that differ only in radius or seed say so."""
-    named = [report.condition for _, report in found]
+    """One report over all conditions; those of one name say in what they differ."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for facts, report in found:
+        named.setdefault(report.condition, []).append(facts)
     conditions = []
     for facts, report in sorted(found, key=lambda pair: (pair[0]["radius"], pair[1].condition)):
         label = report.condition
-        if named.count(label) > 1:
-            label = f"{label} eps={facts['radius']:.4g} seed={facts['seed']}"
+        if len(named[label]) > 1:
+            others = named[label]
+            label += f" eps={facts['radius']:.4g} seed={facts['seed']}"
+            for fact in ("norm", "verdict"):
+                if len({one[fact] for one in others}) > 1:
+                    label += f" {fact}={facts[fact]}"
         conditions.append(replace(report, condition=label))
     radii = sorted({facts["radius"] for facts, _ in found if facts["radius"]})
+    attacked = [facts for facts, _ in found if facts["condition"] != "clean"] or [found[0][0]]
     about = {
         "eps": ", ".join(_as_fraction(radius) for radius in radii),
-        "norm": found[0][0]["norm"],
-        "verdict": found[0][0]["verdict"],
+        "norm": ", ".join(sorted({facts["norm"] for facts in attacked})),
+        "verdict": ", ".join(sorted({facts["verdict"] for facts in attacked})),
     }
     return ClassReport(conditions, about)
+
+
+def _dictionaries(base: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    found = base.execute(query)
+    columns = [column[0] for column in found.description or ()]
+    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+
+
+def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(facts[n] for n in ("weights", "split", "model_hash", "data_hash", "attack_key"))
 
 
 def _as_fraction(radius: float) -> str:
     """Write a radius the way people do: 8/255 where it is one."""
     pixels = radius * 255
     return f"{round(pixels)}/255" if abs(pixels - round(pixels)) < 1e-6 else f"{radius:.4g}"
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+from rich.console import Console
+from rich.progress import Progress
 from torch import nn
 
+from classwise.attacks.ball import parse_norm
+from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.predictions import AuditedWeights, write_card, write_predictions
+from classwise.auditing.fingerprint import attack_key, model_hash
+from classwise.auditing.ledger import Ledger
+from classwise.auditing.predictions import AuditedWeights, Predictions, write_card
+from classwise.auditing.shards import Stamp
 from classwise.data.batches import Batches
 from classwise.data.dataset import Dataset
 from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
 from classwise.errors import ClasswiseError, unknown
 from classwise.models import build_model
+from classwise.spelling import parse_eps
 from classwise.training.config import choose_device
 from classwise.training.run import Run, load_model
+from classwise.types import LogitModel
 
 
 def audit_target(
@@ -36,7 +48,10 @@ def audit_target(
     device: str = "auto",
     quiet: bool = False,
 ) -> list[AuditedWeights]:
-    """Audit a target and keep the predictions in its run folder, or in `folder`."""
+    """Audit a target and keep the predictions in its run folder, or in `folder`.
+
+    What their ledger already holds is not run again.
+    """
     run = Run(Path(target)) if Path(target).is_dir() else None
     where = run.path if run else folder
     data = data or (run.config.data if run else None)
@@ -44,35 +59,82 @@ def audit_target(
         raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
     source = open_data(data)
     images = choose_split(source, split)
+    # Numbers of the whole split, so that a small audit is a beginning of the large one.
+    chosen = torch.arange(len(images))
     if limit:
-        images = images.subset(balanced_subset(images.labels, limit, seed=0))
+        chosen = balanced_subset(images.labels, limit, seed=0)
     if eps is None:
         eps = run.config.eps if run else 8 / 255
     home = choose_device(device)
+    about = describe(source.name, images)
     audits = []
     for name, recipe, model in _models(target, run, weights, images):
-        found = evaluate(
-            model.to(home),
-            Batches.of(images, batch_size, home),
+        if where is not None and run is None:
+            write_card(where, recipe, about)
+        model = model.to(home)
+        ledger = stamp = None
+        if where is not None:
+            ledger = Ledger(where / "predictions", {"recipe_name": recipe, "data": about})
+            stamp = Stamp(where.name, name, split, model_hash(model), images.content_hash)
+        found = audit_model(
+            model,
+            Batches.of(images.subset(chosen), batch_size, home, chosen),
             num_classes=images.num_classes,
             attacks=attacks,
             eps=eps,
             norm=norm,
             seed=seed,
+            ledger=ledger,
+            stamp=stamp,
             quiet=quiet,
             title=f"{recipe} {name}",
         )
-        if where is not None:
-            if run is None:
-                write_card(where, recipe, describe(source.name, images))
-            for one in found:
-                write_predictions(where, one, run=where.name, weights=name, split=split)
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
         run_name = where.name if where else target
         audits.append(AuditedWeights(run_name, recipe, name, split, report))
     return audits
+
+
+def audit_model(
+    model: LogitModel,
+    batches: Batches,
+    *,
+    num_classes: int,
+    attacks: str | Sequence[str],
+    eps: float | str,
+    norm: str = "Linf",
+    seed: int = 0,
+    ledger: Ledger | None = None,
+    stamp: Stamp | None = None,
+    quiet: bool = True,
+    title: str = "audit",
+) -> list[Predictions]:
+    """Predictions under every attack, in the order given; from the ledger where it has them."""
+    facts: dict[str, Any] = {"num_classes": num_classes, "eps": eps, "norm": norm, "seed": seed}
+    if ledger is None or stamp is None:
+        return evaluate(model, batches, attacks=attacks, quiet=quiet, title=title, **facts)
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    found = []
+    with Progress(console=console, disable=hidden, transient=True) as progress:
+        for attack in parse_attacks(attacks if isinstance(attacks, str) else list(attacks)):
+            task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
+            verdict = getattr(attack, "verdict", "last")
+            key = attack_key(attack.name, parse_eps(eps), parse_norm(norm).name, seed, verdict)
+            judge = partial(_judge_one, model, attacks=[attack.name], facts=facts)
+            advance = partial(progress.advance, task)
+            found.append(
+                ledger.complete(replace(stamp, attack_key=key), batches, judge, advance=advance)
+            )
+    return found
+
+
+def _judge_one(
+    model: LogitModel, batch: Batches, *, attacks: list[str], facts: dict[str, Any]
+) -> Predictions:
+    return evaluate(model, batch, attacks=attacks, **facts)[0]
 
 
 def describe(name: str, images: Dataset) -> dict[str, Any]:

@@ -62,10 +62,10 @@ class Dataset:
 
     @cached_property
     def content_hash(self) -> str:
-        """Sixteen hex digits that change with any pixel, label or name."""
+        """Sixteen hex digits that change with any pixel, label or name, and with `mirrored`."""
         digest = hashlib.blake2b(digest_size=8)
         shape, groups = tuple(self.images.shape), (self.superclass_of, self.superclass_names)
-        digest.update(repr((shape, self.class_names, *groups)).encode())
+        digest.update(repr((shape, self.class_names, *groups, self.mirrored)).encode())
         digest.update(np.ascontiguousarray(self.images.numpy()).data)
         digest.update(np.ascontiguousarray(self.labels.numpy()).data)
         return digest.hexdigest()

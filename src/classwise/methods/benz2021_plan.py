@@ -5,6 +5,7 @@ The plan gives no formulas; the ones here are ours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
@@ -189,15 +190,27 @@ class BalancedSampler:
         return rows[mixed]
 
 
-def _spelled(value: Any) -> Any:
+def _spelled(name: Any) -> Any:
     """Class numbers may be written without quotes."""
-    if isinstance(value, dict):
-        return {_spelled(key): item for key, item in value.items()}
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+
+
+def _checked(weights: Any) -> Any:
+    """Said here in one line; a union of types would complain about the wrong half."""
+    if weights is None:
+        return None
+    if not isinstance(weights, dict | list):
+        raise ValueError("give a list with one weight per class, or {'cat': 2}")
+    for weight in weights.values() if isinstance(weights, dict) else weights:
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0 <= weight < math.inf:
+            raise ValueError("every weight must be a number, 0 or more")
+    if isinstance(weights, dict):
+        return {_spelled(name): float(weight) for name, weight in weights.items()}
+    return [float(weight) for weight in weights]
 
 
 ClassName = Annotated[str, BeforeValidator(_spelled)]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Target(Method):
@@ -220,7 +233,7 @@ class Protect(Method):
     paper: ClassVar[str] = PLAN
 
     to: ClassName = WEAKEST
-    weight: Weight = 2.0
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
 
     def fill(self) -> Slots:
         """One policy, and the mean weighted by it."""
@@ -233,7 +246,7 @@ class Cost(Method):
     name: ClassVar[str] = "cost"
     paper: ClassVar[str] = PLAN
 
-    weights: Annotated[dict[str, Weight] | list[Weight], BeforeValidator(_spelled)] | None = None
+    weights: Annotated[dict[str, float] | list[float] | None, BeforeValidator(_checked)] = None
     equalise: Annotated[float, Field(ge=0)] | None = None  # η; 1 where no weights are given
     attack: str | None = None  # to equalise under; pgd-10, or clean where training is clean
 

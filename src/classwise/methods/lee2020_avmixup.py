@@ -62,7 +62,8 @@ class AVmixup(Method):
 
     name: ClassVar[str] = "avmixup"
     paper: ClassVar[str] = "Lee et al., CVPR 2020"
-    extends: ClassVar[frozenset[str]] = frozenset({"at"})
+    # Of these only AT trains on attacked images alone; the others are refused for that reason.
+    extends: ClassVar[frozenset[str]] = frozenset({"at", "trades", "mart", "absld"})
     suggests: ClassVar[dict[str, Any]] = {"epochs": 205, "weight_decay": 2e-4}
 
     reach: Annotated[float, Field(gt=0)] = 2.0  # γ

@@ -74,11 +74,11 @@ class AWP(Method):
     name: ClassVar[str] = "awp"
     paper: ClassVar[str] = "Wu et al., NeurIPS 2020"
 
-    size: Annotated[float, Field(ge=0)] | None = None  # γ; None is 0.01, beside a KL term 0.005
-    start: Annotated[float, Field(ge=0)] | None = None  # epoch or fraction; None is 0, or 0.05
+    size: Annotated[float, Field(ge=0)] | None = None  # γ; None is 0.01, on TRADES 0.005
+    start: Annotated[float, Field(ge=0)] | None = None  # epoch or fraction; None: 0 or 0.05
 
     def resolve(self, among: Among) -> Method:
-        """Take the paper's values for the base: smaller and later where there is a KL term."""
+        """Take the paper's values for the base: smaller and later on TRADES."""
         found: dict[str, Any] = {}
         if self.size is None:
             found["size"] = among.first({"trades": 0.005}, 0.01)

@@ -32,6 +32,8 @@ def read_schedule(value: Any) -> Any:
         raise ValueError("write a number, or steps such as {0: 0, 0.5: 1}") from None
     if not steps or steps[0][0] != 0:
         raise ValueError("a schedule begins with epoch 0, as in {0: 0, 0.5: 1}")
+    if any(type(step) is not int or step < 0 for _, step in steps):
+        raise ValueError("every step of a schedule must be a whole number from 0 up")
     return tuple(steps)
 
 

@@ -69,9 +69,12 @@ class Temperatures(ClassPolicy):
     rate: float  # r
     low: float
     high: float
-    drops: Sequence[float] = ()  # epochs or fractions
+    drops: tuple[float, ...] = ()  # epochs or fractions
     clean: PerClass | None = None  # T of clean images
     robust: PerClass | None = None  # T of attacked images
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drops", tuple(self.drops))  # a checkpoint has it as a list
 
     def needs(self, epoch: int) -> frozenset[Seen]:
         """Both training statistics, once there is an epoch behind us."""
@@ -137,9 +140,9 @@ class ABSLD(Method):
     rate: Annotated[float, Field(ge=0)] = 0.1  # r
     low: Annotated[float, Field(gt=0, le=1)] = 0.5  # lowest temperature
     high: Annotated[float, Field(ge=1)] = 5.0  # highest temperature
-    drops: Annotated[
-        tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(_as_tuple)
-    ] = (215 / 300, 260 / 300, 285 / 300)  # when r falls tenfold  # fmt: skip
+    drops: Annotated[tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(_as_tuple)] = (
+        *(215 / 300, 260 / 300, 285 / 300),  # when r falls tenfold
+    )
     steps: Annotated[int, Field(ge=0)] = 10  # T
     step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
     batchnorm: BatchNormMode = "eval"

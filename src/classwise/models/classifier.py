@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from classwise.types import Images, Logits
+from classwise.types import Images, LogitModel, Logits
 
 
 class CosineHead(nn.Linear):
@@ -72,7 +72,7 @@ class Classifier(nn.Module):
         return self.outputs(images)[:, : self.num_classes]
 
 
-def all_outputs(model: nn.Module, images: Images) -> Logits:
+def all_outputs(model: LogitModel, images: Images) -> Logits:
     """K + M outputs of our classifiers, plain logits of any other model."""
     found: Logits = model.outputs(images) if isinstance(model, Classifier) else model(images)
     return found

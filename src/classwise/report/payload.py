@@ -13,7 +13,7 @@ import numpy.typing as npt
 from classwise.auditing.intervals import wilson
 from classwise.auditing.metrics import ConditionReport
 from classwise.report.runs import ReportRun
-from classwise.report.summary import SIDES, TAIL_FROM, TAIL_SHARE, SummaryRow
+from classwise.report.summary import SIDES, TAIL_FROM, TAIL_SHARE, SummaryRow, classes_at, few_names
 
 MAP_LIMIT = 100  # classes up to which the page draws the whole confusion map
 FLOW_LIMIT = 300  # largest confusions listed beyond that
@@ -56,7 +56,7 @@ def _side(report: ConditionReport) -> dict[str, Any]:
         "condition": report.condition,
         "overall": _short(report.overall),
         "worst": _short(report.worst),
-        "worst_class": report.worst_class,
+        "worst_class": few_names(classes_at(report, report.worst)),
         "worst_interval": [_short(end) for end in report.worst_interval],
         "worst_if_equal": [_short(value) for value in report.expected_worst_if_equal],
         "tail": _short(tail.mean),

@@ -35,6 +35,7 @@ __all__ = [
     "summary_rows",
 ]
 
+NAMED = ("worst", "tail", "best")  # measures that name their classes
 SHORT = {
     "average": "avg",
     "worst": "worst",
@@ -66,12 +67,12 @@ def rich_table(audits: Sequence[AuditedWeights]) -> Table:
         caption=words,
         caption_justify="left",
     )
-    table.add_column("recipe", overflow="fold", min_width=8)
+    table.add_column("recipe", overflow="fold")
     for measure, sides in shown(rows).items():
         for side in sides:
-            table.add_column(
-                f"{side}\n{SHORT[measure]}", justify="right", overflow="fold", min_width=6
-            )
+            head = f"{side}\n{SHORT[measure]}"
+            width = None if measure in NAMED else 6  # names may fold, numbers never do
+            table.add_column(head, justify="right", overflow="fold", width=width, min_width=6)
     for row in rows:
         cells = [Text(row.label)]
         for measure, sides in shown(rows).items():
@@ -110,7 +111,7 @@ def csv_table(audits: Sequence[AuditedWeights]) -> str:
     for measure in MEASURES:
         for side in SIDES:
             heads.append(f"{side}_{measure}")
-            if measure in ("worst", "tail", "best"):
+            if measure in NAMED:
                 heads.append(f"{side}_{measure}_class")
     heads += [f"{side}_no_samples" for side in SIDES]
     stream = io.StringIO()

@@ -45,7 +45,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ClasswiseError(
             f"{path} was not written by classwise: its header says nothing of the model"
         )
-    about = json.loads(header)
+    try:
+        about = json.loads(header)
+    except ValueError:
+        about = None
+    if not isinstance(about, dict):
+        raise ClasswiseError(f"{path} has a header that is no description of a model")
     if about.get("format") != FORMAT:
         raise ClasswiseError(
             f"{path} has format {about.get('format')}, this classwise reads format {FORMAT}"

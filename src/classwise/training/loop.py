@@ -23,7 +23,7 @@ from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
-from classwise.data.augment import default_augment
+from classwise.data.augment import fit_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
@@ -97,9 +97,8 @@ class Trainer:
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
-        self.augment = self.slots.augment or default_augment(
-            min(data.images.shape[2:]), data.mirrored
-        )
+        side = min(data.images.shape[2:])
+        self.augment = fit_augment(self.slots.augment, side, data.mirrored)
         self.ball, self.inner = parse_norm(config.norm), self.slots.inner
         # Conditions under which validation looks: clean always, attacked if training attacks.
         names = ["clean", config.valid_attack] if self.inner else ["clean"]
@@ -120,7 +119,14 @@ class Trainer:
         for split in {watched.split for watched in config.watched}:
             splits[split] = Batches.of(source.test if split == "test" else training, size, device)
         self.checker = Checker(
-            splits, self.num_classes, config.eps, self.ball, config.seed, self.slots, self.base
+            splits,
+            self.num_classes,
+            config.eps,
+            self.ball,
+            config.seed,
+            self.slots,
+            self.base,
+            self.teacher,
         )
         self.chain = Chain(self.slots.policies).bind(data.class_names)
         self.keeps = self.slots.keeps or KEEPS
@@ -350,6 +356,12 @@ class Trainer:
 
     def _frozen(self, path: str | None) -> nn.Module | None:
         if path is None:
+            if self.slots.reference == "teacher":
+                owner = self.recipe.owners["reference"]
+                raise ClasswiseError(
+                    f"{owner} needs a teacher; name the weights file of a trained model, as in "
+                    f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
+                )
             return None
         teacher, about = load_model(Path(path))
         if about["network"]["num_classes"] != self.num_classes:

@@ -123,6 +123,8 @@ class Run:
             raise ClasswiseError(f"{self.path} is not a run: it has no run.json") from None
         except (OSError, ValueError) as reason:
             raise ClasswiseError(f"{self._card} cannot be read: {reason}") from None
+        if not isinstance(found, dict) or "data" not in found:
+            raise ClasswiseError(f"{self._card} does not describe a run")
         return found
 
     @property

@@ -32,6 +32,7 @@ class Checker:
     seed: int
     slots: Slots
     base: ClassSettings
+    teacher: nn.Module | None = None
 
     def look(
         self, model: nn.Module, needs: frozenset[Seen], moment: Moment
@@ -73,12 +74,22 @@ class Checker:
         assert objective is not None
         rows = self.base.to(batch.labels.device).rows(batch.labels)
         inner = replace(inner, batchnorm="eval")  # held-out images leave no trace in the model
+        teacher = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher = self.teacher(batch.images)
         views = {"clean": batch.images} | inner.perturb(
-            model, batch, moment, radius=rows.margin, step=rows.step, ball=self.ball
+            model,
+            batch,
+            moment,
+            radius=rows.margin,
+            step=rows.step,
+            ball=self.ball,
+            teacher=teacher,
         )
         with torch.no_grad(), batchnorm_mode(model, "eval"):
             outputs = {view: all_outputs(model, views[view]) for view in objective.views}
-        terms = objective.terms(Outer(outputs, batch.labels, rows))
+        terms = objective.terms(Outer(outputs, batch.labels, rows, teacher=teacher))
         losses = {term.name: term.values for term in terms}
         losses["total"] = torch.stack([t.weight * t.scale * t.values for t in terms]).sum(0)
         return ClassCounts.of(

@@ -32,7 +32,8 @@ function drawScatter() {
   const range = (values) => {
     const least = Math.min(...values), most = Math.max(...values);
     const pad = Math.max(3, 0.15 * (most - least));
-    return [Math.max(-3, least - pad), Math.min(103, most + pad)];
+    const span = most - least + 2 * pad; // a little below 0 at most, so that no tick is negative
+    return [Math.max(-0.04 * span, least - pad), Math.min(100 + 0.04 * span, most + pad)];
   };
   const xs = range(x), ys = range(y), width = byId("scatter-plot").clientWidth - 80, height = 380;
   const places = labelPlaces(rows.map((row, i) => ({

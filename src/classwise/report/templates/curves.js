@@ -74,7 +74,8 @@ function drawCurves() {
       height: 270, showlegend: false, margin: {l: 48, r: 12, t: 34, b: 46},
       title: {text: plain(series.title) + (series.rate ? ", %" : ""), font: {size: 13}, x: 0.02,
         xanchor: "left"},
-      xaxis: {title: {text: "epoch", standoff: 2, font: {size: 12}}, zeroline: false},
+      xaxis: {title: {text: "epoch", standoff: 2, font: {size: 12}}, zeroline: false,
+        ...(curve.finished <= 10 ? {dtick: 1} : {})},
       yaxis: {zeroline: false, ...(series.rate ? {range: [-2, 102]} : {rangemode: "tozero"})},
     });
   });

@@ -1,0 +1,231 @@
+"""The loop under every attack whose verdict is `any`: samples leave as they fall, others move up.
+
+A search keeps one row of state per sample. Each row has its own clock, so a row that is done can
+be replaced by a waiting sample at any moment and the working batch stays full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from classwise.attacks.ball import Ball
+from classwise.attacks.losses import LogitGap
+from classwise.draws import Draws
+from classwise.errors import ClasswiseError
+from classwise.types import Images, Labels, LogitModel, Logits, PerSample
+
+_ROUND, _CLOCK = 32, 44  # bits below the round and the clock in the key of a draw
+_REFILL = 0.25  # share of the working batch that must be free before waiting samples move up
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What all samples of an attack share."""
+
+    model: LogitModel
+    ball: Ball
+    seed: int
+    num_classes: int
+
+    def draws(self, attack: str) -> Draws:
+        """Random numbers of one attack."""
+        return Draws(self.seed, f"attack {attack}")
+
+
+@dataclass(slots=True)
+class Rows:
+    """What stays fixed for each sample under attack."""
+
+    images: Images
+    labels: Labels
+    index: Labels
+    radius: PerSample
+    rivals: Labels  # n×(K-1 or fewer) other classes, the likeliest on the clean image first
+    place: Labels  # where the sample stands in the results
+    round: Labels  # which restart or target it is at
+
+    def keys(self, clock: Tensor | int = 0) -> Labels:
+        """Keys of a sample's draws, different in every round and at every tick of its clock."""
+        return self.index + (self.round << _ROUND) + (torch.as_tensor(clock) << _CLOCK)
+
+    def target(self) -> Labels:
+        """Return the class of this round."""
+        return self.rivals.gather(1, self.round[:, None]).squeeze(1)
+
+
+@dataclass(slots=True)
+class State:
+    """A sample's attack in progress; attacks add their own fields."""
+
+    rows: Rows
+    point: Images  # to be evaluated next
+    clock: Tensor  # evaluations so far in this round
+
+
+S = TypeVar("S", bound=State)
+B = TypeVar("B")
+
+
+class Search(Protocol[S]):
+    """An attack as evaluations of one point per sample."""
+
+    @property
+    def name(self) -> str:
+        """The name it is recorded under."""
+
+    @property
+    def evaluations(self) -> int:
+        """How many points a round looks at."""
+
+    def rounds(self, num_classes: int) -> int:
+        """How many restarts or targets there are."""
+
+    def begin(self, scene: Scene, rows: Rows) -> S:
+        """Make fresh state, without asking the model."""
+
+    def evaluate(self, scene: Scene, state: S) -> tuple[Logits, Tensor | None]:
+        """Logits at the points, and which points count (None: all are inside the ball)."""
+
+    def advance(self, scene: Scene, state: S) -> None:
+        """Choose the next points, in place."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What one attack did to each sample."""
+
+    fallen: Tensor
+    images: Images  # adversarial where fallen
+    spent: Tensor  # evaluations
+    gap: PerSample  # the smallest true-minus-best-other logit seen
+
+
+def run_search(
+    scene: Scene, search: Search[Any], rows: Rows, *, width: int
+) -> Found:
+    """Attack every row, at most `width` at a time."""
+    count, home = len(rows.labels), rows.labels.device
+    found = Found(
+        torch.zeros(count, dtype=torch.bool, device=home),
+        rows.images.clone(),
+        torch.zeros(count, dtype=torch.int32, device=home),
+        torch.full((count,), float("inf"), dtype=rows.radius.dtype, device=home),
+    )
+    last = search.rounds(scene.num_classes) - 1
+    if last < 0 or not count:
+        return found
+    state: Any = None
+    served = 0
+    while True:
+        free = width - (0 if state is None else len(state.clock))
+        if served < count and (state is None or free >= _REFILL * width):
+            fresh = search.begin(scene, _window(rows, served, served + free))
+            state = fresh if state is None else join(state, fresh)
+            served = min(count, served + free)
+        if state is None or not len(state.clock):
+            return found
+        logits, counts = search.evaluate(scene, state)
+        state.clock += 1
+        place, labels = state.rows.place, state.rows.labels
+        found.spent[place] += 1
+        wrong = logits.argmax(1) != labels
+        gap = -LogitGap(labels)(logits).to(found.gap.dtype)
+        if counts is not None:
+            wrong &= counts
+            gap = gap.where(counts, float("inf"))
+        found.gap[place] = torch.minimum(found.gap[place], gap)
+        found.fallen[place] |= wrong
+        over = state.clock >= search.evaluations
+        ended = wrong | over
+        if not bool(ended.any()):
+            search.advance(scene, state)
+            continue
+        found.images[place[wrong]] = state.point[wrong]
+        again = take(state.rows, ~wrong & over & (state.rows.round < last))
+        state = take(state, ~ended)
+        if len(state.clock):
+            search.advance(scene, state)
+        if len(again.round):
+            again.round += 1
+            state = join(state, search.begin(scene, again))
+
+
+def take(block: B, keep: Tensor) -> B:
+    """Cut every tensor of a dataclass down to the rows that are true in `keep`.
+
+    >>> state = State(None, torch.zeros(2, 1, 1, 1), torch.tensor([4, 5]))
+    >>> take(state, torch.tensor([False, True])).clock
+    tensor([5])
+    """
+    return _each(block, lambda tensor: _pick(tensor, keep.nonzero().squeeze(1)))
+
+
+def join(first: B, second: B) -> B:
+    """Put the rows of two dataclasses of one kind under each other."""
+    pairs = {
+        f.name: (getattr(first, f.name), getattr(second, f.name)) for f in fields(first)  # type: ignore[arg-type]
+    }
+    joined = {
+        name: torch.cat((one, two)) if isinstance(one, Tensor) else join(one, two)
+        for name, (one, two) in pairs.items()
+    }
+    return type(first)(**joined)
+
+
+def slope_at(
+    model: LogitModel, points: Images, height: Callable[[Logits], PerSample], repeats: int = 1
+) -> tuple[Logits, PerSample, Tensor]:
+    """Logits, heights and the gradient of the heights at some points.
+
+    ∇ₓ Σₙ h(f(xₙ)), only with respect to x; with `repeats` the mean over as many passes, for
+    models that answer differently each time.
+
+    >>> slope_at(lambda x: x.flatten(1), torch.ones(1, 1, 1, 2), lambda z: z[:, 0])[2].flatten()
+    tensor([1., 0.])
+    """
+    passes = [_one_pass(model, points, height) for _ in range(repeats)]
+    if repeats == 1:
+        return passes[0]
+    logits, heights, slopes = (torch.stack(part).mean(0) for part in zip(*passes, strict=True))
+    return logits, heights, slopes
+
+
+def _one_pass(
+    model: LogitModel, points: Images, height: Callable[[Logits], PerSample]
+) -> tuple[Logits, PerSample, Tensor]:
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = model(points)
+        if not isinstance(logits, Tensor) or not logits.requires_grad:
+            raise ClasswiseError(
+                "the model gives no gradient with respect to the image; if it is a black box, "
+                "audit it with the attacks clean,square"
+            )
+        heights = height(logits)
+        (slope,) = torch.autograd.grad(heights.sum(), points, allow_unused=True)
+    if slope is None:
+        slope = torch.zeros_like(points)
+    return logits.detach(), heights.detach(), slope
+
+
+def _each(block: B, change: Callable[[Tensor], Tensor]) -> B:
+    values = {f.name: getattr(block, f.name) for f in fields(block)}  # type: ignore[arg-type]
+    return type(block)(
+        **{k: change(v) if isinstance(v, Tensor) else v and _each(v, change) for k, v in values.items()}
+    )
+
+
+def _pick(tensor: Tensor, rows: Tensor) -> Tensor:
+    if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+        # index_select knows only one layout; as n×h×w×c the pixels stay as they lie
+        return tensor.permute(0, 2, 3, 1).index_select(0, rows).permute(0, 3, 1, 2)
+    return tensor.index_select(0, rows)
+
+
+def _window(rows: Rows, begin: int, end: int) -> Rows:
+    return _each(rows, lambda tensor: tensor[begin:end])

@@ -1,0 +1,144 @@
+"""Attacks in order on the samples still standing; a sample is robust if it survives them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from classwise.attacks.ball import Ball
+from classwise.attacks.losses import LogitGap
+from classwise.attacks.search import Found, Rows, Scene, Search, run_search, take
+from classwise.errors import ClasswiseError
+from classwise.types import Batch, Images, Labels, LogitModel, Logits, PerSample
+
+STANDING = -1  # in `Judged.fell_to`
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict on every sample of a batch, in batch order.
+
+    `predicted` equals the label if and only if the sample stands; a fallen one has the class that
+    the model, asked once more, gives to its adversarial image.
+    """
+
+    predicted: Labels
+    logit_gap: PerSample  # true logit minus best other: at the verdict, or the smallest met
+    iterations: Tensor  # evaluations spent
+    fell_to: Tensor  # number of the attack in `attacks`; STANDING where none broke it
+    attacks: tuple[str, ...]  # `clean` is an attack here: it breaks what was wrong all along
+    images: Images  # where the verdict was found
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One or more searches under one name, with the verdict `any`."""
+
+    name: str
+    searches: tuple[Search[Any], ...]
+    verdict: str = "any"
+
+    @property
+    def needs_gradient(self) -> bool:
+        """Whether some attack climbs; Square only asks."""
+        return any(getattr(search, "needs_gradient", True) for search in self.searches)
+
+    def judge(
+        self,
+        model: LogitModel,
+        batch: Batch,
+        *,
+        num_classes: int,
+        radius: PerSample,
+        ball: Ball,
+        seed: int,
+        width: int,
+        after: Callable[[str, Tensor], None] | None = None,
+    ) -> Judged:
+        """Attack a batch, `width` samples at a time; `after` hears of each attack who stands."""
+        scene = Scene(model, ball, seed, num_classes)
+        clean = ask(model, batch.images, width, num_classes)
+        predicted, gap = clean.argmax(1), -LogitGap(batch.labels)(clean)
+        standing = predicted == batch.labels
+        fell_to = torch.where(standing, STANDING, 0)
+        spent = torch.zeros_like(fell_to, dtype=torch.int32)
+        images = batch.images.clone()
+        rivals = clean.scatter(1, batch.labels[:, None], float("-inf")).argsort(1, descending=True)
+        everything = Rows(
+            batch.images,
+            batch.labels,
+            batch.index,
+            radius,
+            rivals[:, : num_classes - 1],
+            torch.arange(len(batch), device=batch.labels.device),
+            torch.zeros_like(batch.labels),
+        )
+        for number, search in enumerate(self.searches, start=1):
+            rows = take(everything, standing)
+            home, rows.place = rows.place, torch.arange(len(rows.labels), device=standing.device)
+            found = run_search(scene, search, rows, width=width)
+            logits = confirm(scene, found, rows, width)
+            fallen = home[found.fallen]
+            images[fallen] = found.images[found.fallen]
+            predicted[fallen] = logits.argmax(1)
+            fell_to[fallen] = number
+            standing[fallen] = False
+            spent[home] += found.spent
+            gap[home] = torch.minimum(gap[home], found.gap)
+            gap[fallen] = -LogitGap(batch.labels[fallen])(logits)
+            if after is not None:
+                after(search.name, standing)
+        names = ("clean", *(search.name for search in self.searches))
+        return Judged(predicted, gap, spent, fell_to, names, images)
+
+    def perturb(
+        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
+    ) -> Images:
+        """Adversarial images where they were found, and the images themselves elsewhere."""
+        count = ask(model, batch.images[:1], 1).shape[1]
+        radius = torch.full_like(batch.labels, eps, dtype=batch.images.dtype)
+        facts: dict[str, Any] = {"num_classes": count, "radius": radius, "ball": ball}
+        return self.judge(model, batch, **facts, seed=seed, width=len(batch)).images
+
+
+def confirm(scene: Scene, found: Found, rows: Rows, width: int) -> Logits:
+    """Ask the model again about what fell; a sample that is right after all stands up again.
+
+    In float32 the answer may depend on the company in the batch. Returns the logits of those
+    that stay down.
+    """
+    down = found.fallen.nonzero().squeeze(1)
+    logits = ask(scene.model, found.images[down], width, scene.num_classes)
+    wrong = logits.argmax(1) != rows.labels[down]
+    found.fallen[down[~wrong]] = False
+    return logits[wrong]
+
+
+def ask(model: LogitModel, images: Images, width: int, num_classes: int | None = None) -> Logits:
+    """Logits of many images, `width` at a time, checked for shape and for NaN."""
+    parts = [images.new_empty(0, num_classes)] if num_classes else []
+    for part in images.split(width) if len(images) else ():
+        with torch.no_grad():
+            logits = model(part)
+        check_logits(logits, len(part), num_classes)
+        parts.append(logits)
+    return torch.cat(parts)
+
+
+def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
+    """Refuse outputs that are not finite logits of `num_classes` classes."""
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+    if len(shape) != 2 or shape[0] != count or shape[1] != (num_classes or shape[1]):
+        got = shape if isinstance(logits, Tensor) else type(logits).__name__
+        wanted = f"({count}, {num_classes})" if num_classes else f"({count}, K)"
+        raise ClasswiseError(
+            f"the model gave {got} for {count} images, but there are {num_classes} classes; "
+            f"it must return logits of shape {wanted}"
+        )
+    if not bool(torch.isfinite(logits).all()):
+        raise ClasswiseError("the model's logits contain NaN or infinity; check its weights")
+

@@ -1,0 +1,94 @@
+"""PGD judged at every iterate: a sample is free to go as soon as it has fallen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from classwise.attacks.losses import AttackLoss, CrossEntropy, LogitGap
+from classwise.attacks.search import Rows, Scene, State, slope_at
+from classwise.attacks.targets import draw_targets
+from classwise.draws import Draws
+from classwise.types import Labels, Logits
+
+# A class number, or: the likeliest other class on the clean image, the least likely, a random one.
+Target: TypeAlias = int | Literal["likely", "unlikely", "random"]
+
+
+@dataclass(slots=True)
+class Walk(State):
+    """A sample on its way."""
+
+    aim: Labels  # the label to flee, or the target to reach
+    slope: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Pgd:
+    """K steps of PGD from every start, looked at before the first step and after each."""
+
+    name: str
+    steps: int
+    noise: str  # names the draws; PGD judged at the last iterate has the same, and walks the same
+    start: Literal["none", "uniform"] = "uniform"
+    step: float | None = None  # in image units; None means a quarter of the radius
+    loss: Literal["ce", "cw"] = "ce"
+    target: Target | None = None
+    restarts: int = 1
+
+    @property
+    def evaluations(self) -> int:
+        """The start and every step."""
+        return self.steps + 1
+
+    def rounds(self, num_classes: int) -> int:  # noqa: ARG002
+        """One per restart."""
+        return self.restarts
+
+    def begin(self, scene: Scene, rows: Rows) -> Walk:
+        """Start at the image or at a random point of its ball."""
+        point, ball, draws = rows.images, scene.ball, Draws(scene.seed, f"attack {self.noise}")
+        if self.start == "uniform":
+            noise = draws.uniform(rows.keys(), point.shape[1:], point.dtype)
+            point = ball.project(point + ball.spread(noise, rows.radius), point, rows.radius)
+        aim = rows.labels
+        if self.target is not None:
+            targets = Draws(scene.seed, f"target {self.noise}")
+            aim = aims(self.target, rows.labels, rows.rivals, rows.keys(), targets)
+        return Walk(rows, point, torch.zeros_like(rows.labels), aim, point)
+
+    def evaluate(self, scene: Scene, state: Walk) -> tuple[Logits, None]:
+        """Measure the slope."""
+        loss = attack_loss(self.loss, state.aim, targeted=self.target is not None)
+        logits, _, state.slope = slope_at(scene.model, state.point, loss)
+        return logits, None
+
+    def advance(self, scene: Scene, state: Walk) -> None:
+        """Step uphill and back into the ball."""
+        rows = state.rows
+        step = rows.radius / 4 if self.step is None else torch.full_like(rows.radius, self.step)
+        moved = scene.ball.uphill(state.slope, step).add_(state.point)
+        state.point = scene.ball.project(moved, rows.images, rows.radius)
+
+
+def attack_loss(kind: str, aim: Labels, *, targeted: bool) -> AttackLoss:
+    """Build the loss to climb: away from `aim`, or, targeted, towards it."""
+    return LogitGap(aim) if kind == "cw" else CrossEntropy(aim, targeted)
+
+
+def aims(target: Target, labels: Labels, rivals: Labels, keys: Labels, draws: Draws) -> Labels:
+    """One target per sample; `rivals` are the other classes, the likeliest first.
+
+    >>> rivals = torch.tensor([[2, 1]])
+    >>> aims("unlikely", torch.tensor([0]), rivals, torch.tensor([7]), Draws(0, "t")).item()
+    1
+    """
+    if isinstance(target, int):
+        return torch.full_like(labels, target)
+    if target == "random":
+        odds = torch.ones(len(labels), rivals.shape[1] + 1, device=labels.device)
+        return draw_targets(labels, odds, draws, keys)
+    return rivals[:, 0 if target == "likely" else -1]

@@ -1,0 +1,238 @@
+"""Parquet shards of one long table: a row per sample and condition, through duckdb.
+
+A folder of Parquet files is one long table. Every file says which version it is and what its
+classes are called, so that it can be read without the model, the data or the run it came from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from classwise.errors import ClasswiseError
+
+VERSION = 1  # of the long table; raised when a column or the meaning of an attack changes
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model said about every sample under one condition."""
+
+    condition: str
+    sample: npt.NDArray[np.int64]
+    label: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    logit_gap: npt.NDArray[np.float32]  # true logit minus the best other
+    radius: npt.NDArray[np.float64]  # eps of each sample in image units; 0 when clean
+    iterations: npt.NDArray[np.int32]  # steps spent on each sample
+    broken_by: npt.NDArray[np.object_]  # the attack that broke it; None where it stands
+    norm: str = "Linf"
+    seed: int = 0
+    verdict: str = "last"  # judged at the final iterate, as the papers do
+
+    @property
+    def correct(self) -> npt.NDArray[np.bool_]:
+        """Whether the verdict on each sample is right."""
+        same: npt.NDArray[np.bool_] = self.label == self.predicted
+        return same
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Whose predictions they are: what a row says beside the verdict itself."""
+
+    run: str
+    weights: str
+    split: str
+    model_hash: str = ""
+    data_hash: str = ""
+    attack_key: str = ""
+
+
+# The long table, one row per sample; None is null.
+COLUMNS = {
+    "run": "VARCHAR",
+    "weights": "VARCHAR",
+    "split": "VARCHAR",
+    "model_hash": "VARCHAR",
+    "data_hash": "VARCHAR",
+    "attack_key": "VARCHAR",
+    "condition": "VARCHAR",
+    "sample": "BIGINT",
+    "label": "INTEGER",
+    "predicted": "INTEGER",
+    "correct": "BOOLEAN",
+    "broken_by": "VARCHAR",
+    "iterations": "INTEGER",
+    "logit_gap": "FLOAT",
+    "radius": "DOUBLE",
+    "norm": "VARCHAR",
+    "seed": "BIGINT",
+    "verdict": "VARCHAR",
+    "version": "INTEGER",
+}
+_PER_SAMPLE = (
+    *("sample", "label", "predicted", "correct", "logit_gap", "radius", "iterations"),
+    "broken_by",
+)
+
+
+def file_stem(stamp: Stamp, found: Predictions) -> str:
+    """Begin a file's name the way people look for it."""
+    eps = found.radius.max(initial=0)
+    name = (
+        f"{stamp.weights}--{stamp.split}--{found.condition}--{found.norm}--eps{eps:.6g}"
+        f"--seed{found.seed}--{found.verdict}"
+    )
+    plain = re.sub(r"[^\w.=,()-]", "_", name)
+    # File systems stop at 255 bytes; what is cut off is told apart by its hash.
+    return plain if len(plain) <= 150 else f"{plain[:133]}-{_digest(name.encode())}"
+
+
+def content_digest(found: Predictions) -> str:
+    """Sixteen hex digits over who was judged and how; equal files get equal names."""
+    order = np.argsort(found.sample, kind="stable")
+    columns = (found.sample[order], found.predicted[order], found.logit_gap[order])
+    return _digest(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+
+
+def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str, Any]) -> None:
+    """Write predictions as one Parquet file that is there whole or not at all."""
+    constants = {
+        "run": stamp.run,
+        "weights": stamp.weights,
+        "split": stamp.split,
+        "model_hash": stamp.model_hash,
+        "data_hash": stamp.data_hash,
+        "attack_key": stamp.attack_key,
+        "condition": found.condition,
+        "norm": found.norm,
+        "seed": found.seed,
+        "verdict": found.verdict,
+        "version": VERSION,
+    }
+    rows = {name: getattr(found, name) for name in _PER_SAMPLE}
+    expression = {**{name: name for name in rows}, **{name: f"${name}" for name in constants}}
+    select = ", ".join(f"CAST({expression[n]} AS {kind}) AS {n}" for n, kind in COLUMNS.items())
+    words = quoted(json.dumps(about))
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as base:
+            base.register("found", rows)
+            base.execute(
+                f"COPY (SELECT {select} FROM found ORDER BY sample) TO '{quoted(part)}' (FORMAT "
+                f"parquet, KV_METADATA {{classwise_ledger: '{VERSION}', about: '{words}'}})",
+                constants,
+            )
+        with part.open("rb") as stream:
+            os.fsync(stream.fileno())
+        part.replace(path)
+    except (duckdb.Error, OSError) as reason:
+        why = " ".join(str(reason).split())
+        raise ClasswiseError(
+            f"cannot write {path}: {why}; what was written before stays, make room or choose "
+            "another folder and repeat the command"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+
+
+@contextlib.contextmanager
+def open_table(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection in which `rows` is the long table of a folder, every verdict once.
+
+    Shards of several machines may hold the same sample twice. Where they disagree, the verdict
+    that the sample fell is kept: an attack that succeeded anywhere has succeeded.
+    """
+    with duckdb.connect() as base:
+        files = sorted(folder.glob("*.parquet"))
+        check_versions(base, files)
+        base.execute(f"CREATE TEMP VIEW shards AS {_all_rows(files)}")
+        base.execute(
+            "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
+            "BY weights, split, model_hash, data_hash, attack_key, sample "
+            "ORDER BY correct, predicted, logit_gap, run) = 1"
+        )
+        try:
+            yield base
+        except duckdb.Error as reason:
+            words = " ".join(str(reason).split())
+            raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
+
+
+def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Refuse, by name, a file that is damaged or of another version."""
+    try:
+        versions = _notes(base, files, "classwise_ledger")
+    except duckdb.Error:
+        for path in files:  # which one was it?
+            try:
+                _notes(base, [path], "classwise_ledger")
+            except duckdb.Error as reason:
+                words = " ".join(str(reason).split())
+                raise ClasswiseError(f"{path} is not a table of predictions ({words})") from None
+        raise
+    for path in files:
+        version = versions.get(str(path))
+        if version != str(VERSION):
+            got = "has no ledger version" if version is None else f"is of ledger version {version}"
+            raise ClasswiseError(
+                f"{path} {got}, and this classwise reads version {VERSION}; "
+                "move it away and audit again, or use the classwise that wrote it"
+            )
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What the files of a folder say of their data; the first one that says anything."""
+    files = sorted(folder.glob("*.parquet"))
+    with duckdb.connect() as base:
+        check_versions(base, files)
+        for words in _notes(base, files, "about").values():
+            found: dict[str, Any] = json.loads(words)
+            if found:
+                return found
+    return {}
+
+
+def quoted(value: object) -> str:
+    """Text that may stand between single quotes in SQL."""
+    return str(value).replace("'", "''")
+
+
+def _notes(base: duckdb.DuckDBPyConnection, files: Iterable[Path], key: str) -> dict[str, str]:
+    """One entry of each file's own notes; only the ends of the files are read."""
+    names = [str(path) for path in files]
+    if not names:
+        return {}
+    return dict(
+        base.execute(
+            "SELECT file_name, decode(value) FROM parquet_kv_metadata(?) "
+            "WHERE decode(key) = ? ORDER BY file_name",
+            [names, key],
+        ).fetchall()
+    )
+
+
+def _all_rows(files: Sequence[Path]) -> str:
+    if not files:
+        empty = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS.items())
+        return f"SELECT {empty}, '' AS filename WHERE false"
+    names = ", ".join(f"'{quoted(path)}'" for path in files)
+    return f"SELECT * FROM read_parquet([{names}], union_by_name=true, filename=true)"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()

@@ -1,0 +1,70 @@
+"""Train and audit a grid of recipes and seeds, several at a time; what is there is not redone."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from classwise.errors import ClasswiseError
+from classwise.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a grid."""
+
+    recipe: str
+    config: TrainConfig
+    attacks: str
+    path: Path
+
+
+def jobs_of(
+    recipes: Sequence[str], seeds: int, config: TrainConfig, attacks: str, folder: Path
+) -> list[Job]:
+    """Every recipe with every seed, the seeds of one recipe far apart so that a cut is even."""
+    return [
+        Job(recipe, config.model_copy(update={"seed": seed}), attacks, folder / f"{recipe}-s{seed}")
+        for seed in range(seeds)
+        for recipe in recipes
+    ]
+
+
+def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Path]:
+    """Run all jobs in `workers` processes of one thread each, and return the run folders."""
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    failed: list[str] = []
+    # spawn: a forked child would inherit torch's thread pool in an unusable state
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(workers, mp_context=context) as pool,
+        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress,
+    ):
+        task = progress.add_task(f"{len(jobs)} runs, {workers} at a time", total=len(jobs))
+        waiting = {pool.submit(run_job, job): job for job in jobs}
+        for done in as_completed(waiting):
+            error = done.exception()
+            if error is not None:
+                failed.append(f"{waiting[done].path.name}: {error}")
+            progress.advance(task)
+    if failed:
+        raise ClasswiseError(f"{len(failed)} of {len(jobs)} runs failed; first: {failed[0]}")
+    return [job.path for job in jobs]
+
+
+def run_job(job: Job) -> None:
+    """Train and audit one run on one thread, in a process of its own."""
+    import torch
+
+    from classwise.auditing.target import audit_target
+    from classwise.training.loop import train
+
+    torch.set_num_threads(1)
+    train(job.recipe, job.config, out=job.path, resume=True, device="cpu", quiet=True)
+    audit_target(str(job.path), attacks=job.attacks, device="cpu", quiet=True)

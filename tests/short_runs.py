@@ -1,0 +1,32 @@
+"""Training a few steps, for the laws of single methods."""
+
+from pathlib import Path
+
+import torch
+
+from classwise.training.checkpoint import read_tensors
+from classwise.training.config import TrainConfig
+from classwise.training.loop import train
+
+QUICK = {
+    "eps": 0.2,
+    "epochs": 2,
+    "batch_size": 16,
+    "lr": 0.05,
+    "valid": "0.3",
+    "model": "cnn(width=2)",
+    "valid_attack": "pgd-2",
+}
+
+
+def short_run(folder: Path, recipe, source, **options):
+    return train(recipe, TrainConfig(**{**QUICK, **options}), out=folder, source=source, quiet=True)
+
+
+def weights_of(run, name="last"):
+    return read_tensors(run.weights_path(name))[0]
+
+
+def same_weights(one, other) -> bool:
+    first, second = weights_of(one), weights_of(other)
+    return set(first) == set(second) and all(torch.equal(first[n], second[n]) for n in first)

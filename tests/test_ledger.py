@@ -1,0 +1,430 @@
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+import torch
+from refusals import refused
+from torch import nn
+
+from classwise.auditing.evaluate import evaluate
+from classwise.auditing.fingerprint import attack_key, data_hash, model_hash
+from classwise.auditing.ledger import Ledger, in_order_of, select
+from classwise.auditing.predictions import (
+    Predictions,
+    read_audits,
+    read_ledger,
+    write_card,
+    write_predictions,
+)
+from classwise.auditing.shards import Stamp
+from classwise.auditing.target import audit_model, audit_target
+from classwise.data.batches import Batches
+from classwise.errors import ClasswiseError
+
+ABOUT = {"recipe_name": "made up", "data": {"name": "x", "class_names": ["a", "b", "c"]}}
+
+
+def verdicts(samples, predicted=None, labels=None, condition="pgd-2", **facts):
+    samples = np.asarray(samples, np.int64)
+    labels = samples % 3 if labels is None else np.asarray(labels, np.int64)
+    predicted = labels if predicted is None else np.asarray(predicted, np.int64)
+    return Predictions(
+        condition,
+        samples,
+        labels,
+        predicted,
+        np.where(labels == predicted, 1, -1).astype(np.float32),
+        radius=np.full(len(samples), 0.1),
+        iterations=np.full(len(samples), 2, np.int32),
+        broken_by=np.array([condition, None], dtype=object)[(labels == predicted).astype(int)],
+        **facts,
+    )
+
+
+def stamp(weights="last", split="test", model="m1", data="d1", attack="pgd-2", eps=0.1, seed=0):
+    key = attack_key(attack, eps, "Linf", seed, "last")
+    return Stamp("run", weights, split, model, data, key)
+
+
+def data(count=20, batch_size=6, first=0):
+    images = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    index = torch.arange(first, first + count)
+    return Batches(images, index % 3, index, batch_size)
+
+
+class Counting:
+    """A judge that notes whom it was shown."""
+
+    def __init__(self, fail_at=None):
+        self.shown, self.fail_at = [], fail_at
+
+    def __call__(self, batch):
+        if self.fail_at is not None and len(self.shown) == self.fail_at:
+            raise RuntimeError("the model\nbroke")
+        samples = batch.origin.numpy()
+        self.shown.append(samples.tolist())
+        return verdicts(samples, predicted=(samples // 2) % 3, labels=batch.labels.numpy())
+
+
+class TestCompletion:
+    def test_nothing_is_judged_twice(self, tmp_path):
+        ledger, first, second = Ledger(tmp_path), Counting(), Counting()
+        found = ledger.complete(stamp(), data(), first)
+        again = ledger.complete(stamp(), data(batch_size=3), second)
+        assert np.concatenate(first.shown).tolist() == list(range(20))
+        assert second.shown == []
+        for column in ("sample", "label", "predicted", "logit_gap", "radius", "broken_by"):
+            assert np.array_equal(getattr(found, column), getattr(again, column))
+
+    def test_only_what_is_missing_is_judged(self, tmp_path):
+        ledger, judge = Ledger(tmp_path), Counting()
+        ledger.append(verdicts([3, 4, 11]), stamp())
+        assert ledger.missing(stamp(), np.arange(5)).tolist() == [0, 1, 2]
+        found = ledger.complete(stamp(), data(), judge)
+        assert np.concatenate(judge.shown).tolist() == [n for n in range(20) if n not in (3, 4, 11)]
+        assert found.sample.tolist() == list(range(20))
+        assert found.predicted[[3, 4, 11]].tolist() == [0, 1, 2]
+
+    @pytest.mark.parametrize("other", [
+        {"model": "m2"}, {"data": "d2"}, {"eps": 0.2}, {"seed": 1}, {"attack": "pgd-3"},
+    ])  # fmt: skip
+    def test_another_model_data_or_attack_is_another_question(self, tmp_path, other):
+        ledger = Ledger(tmp_path)
+        ledger.complete(stamp(), data(), Counting())
+        assert len(ledger.missing(stamp(**other), np.arange(20))) == 20
+
+    def test_a_part_comes_back_in_the_order_it_was_asked_for(self, tmp_path):
+        ledger = Ledger(tmp_path)
+        whole = ledger.complete(stamp(), data(), Counting())
+        order = np.array([7, 2, 19])
+        part = in_order_of(order, whole)
+        assert part.sample.tolist() == [7, 2, 19]
+        assert np.array_equal(part.predicted, whole.predicted[order])
+        assert select(whole, np.array([1])).sample.tolist() == [1]
+
+    def test_the_same_weights_under_another_name_get_rows_but_no_attack(self, tmp_path):
+        ledger, judge = Ledger(tmp_path, ABOUT), Counting()
+        ledger.complete(stamp("last"), data(), Counting())
+        ledger.complete(stamp("best"), data(count=9), judge)
+        assert judge.shown == []
+        best, last = read_audits(tmp_path, ABOUT)
+        assert (best.weights, last.weights) == ("best", "last")
+        assert best.report["pgd-2"].counts.sizes.sum() == 9
+        assert last.report["pgd-2"].counts.sizes.sum() == 20
+
+    def test_shards_are_compacted_without_losing_a_row(self, tmp_path):
+        ledger = Ledger(tmp_path)
+        for n in range(5):
+            ledger.append(verdicts([n, n + 5]), stamp())
+        ledger.append(verdicts([1]), stamp("best"))
+        assert len(list(tmp_path.iterdir())) == 6
+        before = ledger.read(stamp())
+        ledger.compact(stamp())
+        assert len(list(tmp_path.iterdir())) == 2
+        assert np.array_equal(ledger.read(stamp()).sample, before.sample)
+        ledger.compact(stamp())
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_progress_counts_what_was_there_already(self, tmp_path):
+        ledger, told = Ledger(tmp_path), []
+        ledger.append(verdicts([0, 1]), stamp())
+        ledger.complete(stamp(), data(), Counting(), advance=told.append)
+        assert told == [2, 6, 6, 6]
+
+
+class TestCrash:
+    def test_a_model_that_raises_keeps_the_batches_before(self, tmp_path):
+        ledger, judge = Ledger(tmp_path), Counting(fail_at=2)
+        words = ("batch 3 (samples 12 to 17)", "RuntimeError: the model broke", "12 of 20")
+        with refused(*words, str(tmp_path)):
+            ledger.complete(stamp(), data(), judge)
+        assert ledger.missing(stamp(), np.arange(20)).tolist() == list(range(12, 20))
+        judge = Counting()
+        ledger.complete(stamp(), data(), judge)
+        assert judge.shown == [list(range(12, 18)), [18, 19]]
+
+    def test_a_kill_loses_at_most_one_batch_and_the_rest_is_the_same(self, tmp_path):
+        script = textwrap.dedent(
+            """
+            import sys, time, torch
+            from pathlib import Path
+            from test_ledger import Counting, data, stamp
+            from classwise.auditing.ledger import Ledger
+            class Slow(Counting):
+                def __call__(self, batch):
+                    if len(self.shown) == 3:
+                        print("ready", flush=True)
+                        time.sleep(60)
+                    return super().__call__(batch)
+            Ledger(Path(sys.argv[1])).complete(stamp(), data(), Slow())
+            """
+        )
+        folder = tmp_path / "killed"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(folder)],
+            env=environment,
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout.readline().strip() == b"ready"
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        ledger, judge = Ledger(folder), Counting()
+        assert ledger.missing(stamp(), np.arange(20)).tolist() == [18, 19]
+        resumed = ledger.complete(stamp(), data(), judge)
+        straight = Ledger(tmp_path / "straight").complete(stamp(), data(), Counting())
+        assert judge.shown == [[18, 19]]
+        assert np.array_equal(resumed.predicted, straight.predicted)
+        # Compacted, the two ledgers are the same file, name included.
+        names = [sorted(p.name for p in f.iterdir()) for f in (folder, tmp_path / "straight")]
+        assert names[0] == names[1]
+
+    def test_a_full_disk_is_one_line_and_keeps_what_was_written(self, tmp_path):
+        script = textwrap.dedent(
+            """
+            import resource, sys
+            from pathlib import Path
+            import numpy as np
+            from test_ledger import stamp, verdicts
+            from classwise.auditing.ledger import Ledger
+            from classwise.errors import ClasswiseError
+            ledger = Ledger(Path(sys.argv[1]))
+            ledger.append(verdicts([0, 1]), stamp())
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+            try:
+                ledger.append(verdicts(np.arange(2, 5000)), stamp())
+            except ClasswiseError as reason:
+                print(reason)
+            """
+        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.count("\n") == 1
+        assert "cannot write" in done.stdout
+        assert "stays" in done.stdout
+        assert Ledger(tmp_path).read(stamp()).sample.tolist() == [0, 1]
+        assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
+
+
+class TestMerging:
+    def test_files_copied_together_are_one_ledger(self, tmp_path):
+        whole = Ledger(tmp_path / "whole").complete(stamp(), data(), Counting())
+        merged = tmp_path / "merged"
+        merged.mkdir()
+        for name, first, count in (("a", 0, 12), ("b", 8, 12)):
+            part = data(count=count, first=first)
+            Ledger(tmp_path / name).complete(stamp(), part, Counting())
+            for path in (tmp_path / name).iterdir():
+                assert not (merged / path.name).exists()
+                shutil.copy(path, merged)
+        ledger, judge = Ledger(merged), Counting()
+        assert np.array_equal(ledger.read(stamp()).predicted, whole.predicted)
+        ledger.complete(stamp(), data(), judge)
+        assert judge.shown == []
+        assert len(list(merged.iterdir())) == 1
+
+    @pytest.mark.parametrize("turned", [False, True])
+    def test_where_machines_disagree_the_sample_fell(self, tmp_path, turned):
+        ledger = Ledger(tmp_path, ABOUT)
+        both = [verdicts([0, 1], predicted=[0, 2]), verdicts([0, 1], predicted=[0, 1])]
+        for one in reversed(both) if turned else both:
+            ledger.append(one, stamp())
+        assert ledger.read(stamp()).predicted.tolist() == [0, 2]
+        (audited,) = read_ledger(tmp_path)
+        assert audited.report["pgd-2"].by_class == {"a": 1.0, "b": 0.0, "c": None}
+
+
+class TestReading:
+    def test_a_bare_folder_of_shards_gives_its_table_without_model_or_run(self, tmp_path):
+        ledger = Ledger(tmp_path, ABOUT)
+        ledger.complete(stamp(), data(), Counting())
+        found = ledger.read(stamp())
+        (audited,) = read_ledger(tmp_path)
+        assert audited.recipe == "made up"
+        for k, name in enumerate("abc"):
+            expected = found.correct[found.label == k].mean()
+            assert audited.report["pgd-2"].by_class[name] == pytest.approx(expected)
+
+    def test_attacks_weights_and_splits_can_be_chosen(self, tmp_path):
+        ledger = Ledger(tmp_path, ABOUT)
+        for eps in (0.1, 0.2):
+            found = replace(verdicts(range(9)), radius=np.full(9, eps))
+            ledger.append(found, stamp(eps=eps))
+        ledger.append(verdicts(range(6), condition="clean"), stamp(attack="clean"))
+        ledger.append(verdicts(range(3)), stamp("best"))
+        assert len(read_ledger(tmp_path)) == 2
+        (audited,) = read_ledger(tmp_path, attacks=["pgd-2"], weights="last")
+        assert list(audited.report) == ["pgd-2 eps=0.1 seed=0", "pgd-2 eps=0.2 seed=0"]
+        for words in ({"weights": "bets"}, {"split": "tset"}, {"attacks": ["pgd-3"]}):
+            with refused("unknown", str(tmp_path)):
+                read_ledger(tmp_path, **words)
+
+    def test_norms_and_verdicts_of_one_attack_are_all_shown(self, tmp_path):
+        ledger = Ledger(tmp_path, ABOUT)
+        for norm, verdict in (("Linf", "last"), ("Linf", "any"), ("L2", "last")):
+            key = attack_key("pgd-2", 0.1, norm, 0, verdict)
+            found = verdicts(range(3), norm=norm, verdict=verdict)
+            ledger.append(found, replace(stamp(), attack_key=key))
+        (audited,) = read_ledger(tmp_path)
+        assert len(audited.report) == 3
+        assert audited.report.about["norm"] == "L2, Linf"
+
+    def test_changed_weights_are_not_mixed_with_the_old_ones(self, tmp_path):
+        ledger = Ledger(tmp_path, ABOUT)
+        ledger.append(verdicts(range(6)), stamp(model="aaaaaaaa1"))
+        ledger.append(verdicts(range(6), predicted=[0] * 6), stamp(model="bbbbbbbb2"))
+        audits = read_ledger(tmp_path)
+        assert [one.weights for one in audits] == ["last@aaaaaaaa", "last@bbbbbbbb"]
+        assert [one.report["pgd-2"].overall for one in audits] == [1.0, pytest.approx(1 / 3)]
+
+    def test_radii_may_differ_from_sample_to_sample(self, tmp_path):
+        found = replace(verdicts(range(6)), radius=np.linspace(0.1, 0.2, 6))
+        Ledger(tmp_path, ABOUT).append(found, stamp(eps=tuple(found.radius)))
+        (audited,) = read_ledger(tmp_path)
+        assert list(audited.report) == ["pgd-2"]
+        assert audited.report["pgd-2"].counts.sizes.sum() == 6
+
+    def test_a_ledger_of_another_version_is_refused_by_name(self, tmp_path):
+        path = Ledger(tmp_path, ABOUT).append(verdicts(range(3)), stamp())
+        other = tmp_path / "other.parquet"
+        duckdb.execute(
+            f"COPY (FROM read_parquet('{path}')) TO '{other}' "
+            "(FORMAT parquet, KV_METADATA {classwise_ledger: '7'})"
+        )
+        with refused("other.parquet", "version 7", "reads version 1"):
+            read_ledger(tmp_path)
+        with refused("other.parquet", "version 7"):
+            Ledger(tmp_path).missing(stamp(), np.arange(3))
+        duckdb.execute(f"COPY (SELECT 1 AS x) TO '{other}' (FORMAT parquet)")
+        with refused("other.parquet", "no ledger version"):
+            read_ledger(tmp_path)
+
+    def test_folders_that_hold_nothing(self, tmp_path):
+        with refused("not a folder"):
+            read_ledger(tmp_path / "gone")
+        with refused("holds no audit"):
+            read_ledger(tmp_path)
+        write_card(tmp_path, "at", {"class_names": ["a"]})
+        with refused("no audit yet"):
+            read_ledger(tmp_path)
+        write_predictions(tmp_path, verdicts(range(3)), run="r", weights="w", split="s")
+        with refused("class number 2", "1 classes"):
+            read_ledger(tmp_path)
+
+
+class TestFingerprints:
+    def test_a_model_is_known_by_tensors_structure_and_settings(self):
+        torch.manual_seed(0)
+        first = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU())
+        same = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU())
+        same.load_state_dict(first.state_dict())
+        assert model_hash(first) == model_hash(same.train())
+        hashes = {model_hash(first)}
+        with torch.no_grad():
+            same[0].bias[0] += 1e-6
+        hashes.add(model_hash(same))
+        same.load_state_dict(first.state_dict())
+        same[1].running_mean += 1
+        hashes.add(model_hash(same))
+        same.load_state_dict(first.state_dict())
+        same[0].padding = (1, 1)
+        hashes.add(model_hash(same))
+        other = nn.Sequential(*first[:2], nn.Tanh())
+        hashes.add(model_hash(other))
+        hashes.add(model_hash(first, "with a note"))
+        hashes.add(model_hash(first.bfloat16()))
+        assert len(hashes) == 7
+
+    def test_a_function_needs_a_name(self):
+        with refused("function", "name"):
+            model_hash(lambda x: x)
+        assert model_hash(lambda x: x, "v1") != model_hash(lambda x: x, "v2")
+
+    def test_data_are_known_by_pixels_and_labels(self):
+        images, labels = torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 1])
+        other = images.clone()
+        other[2, 0, 1, 1] += 1e-3
+        found = {data_hash(images, labels), data_hash(other, labels), data_hash(images, 1 - labels)}
+        assert len(found) == 3
+
+    def test_clean_images_are_one_condition_whatever_the_radius(self):
+        facts = [(0.1, "Linf", 0, "last"), (0.2, "L2", 3, "any")]
+        assert len({attack_key("clean", *one) for one in facts}) == 1
+        assert len({attack_key("fgsm", *one) for one in facts}) == 2
+
+
+class Tiny(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+
+def test_an_audit_through_the_ledger_equals_the_plain_one_for_any_batch_size(tmp_path):
+    torch.manual_seed(0)
+    model = Tiny()
+    facts = {"num_classes": 3, "attacks": "clean,pgd-3", "eps": 0.1}
+    plain = evaluate(model, data(40), **facts)
+    for size in (7, 40):
+        ledger = Ledger(tmp_path / str(size), ABOUT)
+        found = audit_model(model, data(40, size), ledger=ledger, stamp=stamp(), **facts)
+        for one, other in zip(found, plain, strict=True):
+            assert one.condition == other.condition
+            assert np.array_equal(one.sample, other.sample)
+            assert np.array_equal(one.predicted, other.predicted)
+            assert one.broken_by.tolist() == other.broken_by.tolist()
+
+
+def test_a_small_audit_of_a_target_begins_the_large_one(tmp_path, monkeypatch):
+    (tmp_path / "own_net.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "def make(num_classes):\n"
+        "    torch.manual_seed(0)\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    shown = []
+    original = evaluate
+
+    def counting(model, batches, **facts):
+        shown.append(len(batches.labels))
+        return original(model, batches, **facts)
+
+    monkeypatch.setattr("classwise.auditing.target.evaluate", counting)
+    facts = {"data": "digits", "attacks": "clean,pgd-2", "eps": 0.1, "quiet": True}
+    folder = tmp_path / "kept"
+    (small,) = audit_target("own_net:make", folder=folder, limit=50, **facts)
+    assert sum(shown) == 100
+    (large,) = audit_target("own_net:make", folder=folder, **facts)
+    count = int(large.report["pgd-2"].counts.sizes.sum())
+    assert sum(shown) == 2 * count
+    (again,) = audit_target("own_net:make", folder=folder, limit=50, **facts)
+    assert sum(shown) == 2 * count
+    assert again.report.by_class == small.report.by_class
+    (fresh,) = audit_target("own_net:make", folder=tmp_path / "other", **facts)
+    assert fresh.report.by_class == large.report.by_class
+    (read,) = read_ledger(folder)
+    assert read.report.by_class == large.report.by_class
+
+
+def test_a_batch_that_says_too_little_is_an_error_with_its_cause(tmp_path):
+    with pytest.raises(ClasswiseError) as caught:
+        Ledger(tmp_path).complete(stamp(), data(), Counting(fail_at=0))
+    assert isinstance(caught.value.__cause__, RuntimeError)

@@ -1,0 +1,253 @@
+import itertools
+import json
+
+import pytest
+import torch
+from refusals import refused
+from short_runs import same_weights, short_run
+
+from classwise.attacks.ball import LINF
+from classwise.attacks.inner import Moment, starting_images
+from classwise.attacks.losses import CrossEntropy
+from classwise.attacks.pgd import pgd
+from classwise.attacks.stops import CountingWatch, PatientWatch
+from classwise.methods.zhang2020_fat import FriendlyStop
+from classwise.recipe import compose, make_method, parse_recipe, read_recipe
+from classwise.types import Batch
+
+STEPS = 10
+PATTERNS = list(itertools.product([True, False], repeat=STEPS))  # right or wrong, per inspection
+EVERY = torch.tensor(PATTERNS)
+ZEROS = torch.zeros(len(PATTERNS), dtype=torch.long)
+
+
+def original_rule(pattern, patience):
+    """How many updates one sample makes, straight from the description."""
+    updates, counter = 0, patience
+    for right in pattern:
+        if right:
+            updates += 1
+        elif counter > 0:
+            counter -= 1
+            updates += 1
+        else:
+            return updates
+    return updates
+
+
+def counter_rule(pattern, patience):
+    updates, counter = 0, patience
+    for right in pattern:
+        if counter <= 0:
+            break
+        updates += 1
+        if not right:
+            counter -= 1
+    return updates
+
+
+RULES = {"original": original_rule, "counter": counter_rule}
+
+
+def scripted(right):
+    """A model that is right or wrong at each call as the rows of `right` say."""
+    calls = iter(right.T)
+
+    def model(images):
+        score = torch.where(next(calls), 1.0, -1.0).to(images)
+        slope = 1e-3 * images.flatten(1).sum(1)
+        return torch.stack([score + slope, torch.zeros_like(score)], dim=1)
+
+    return model
+
+
+def updates_made(stop, right):
+    """Run PGD against the script: every update moves a pixel by exactly 1/64."""
+    count = len(right)
+    images = torch.full((count, 1, 2, 2), 0.5, dtype=torch.float64)
+    labels = torch.zeros(count, dtype=torch.long)
+    found = pgd(
+        scripted(right),
+        images,
+        CrossEntropy(labels),
+        radius=torch.full((count,), 0.5, dtype=torch.float64),
+        step=torch.full((count,), 1 / 64, dtype=torch.float64),
+        steps=right.shape[1],
+        stop=stop.watch(labels, 0, 1),
+    )
+    moved = (0.5 - found).flatten(1) * 64
+    assert (moved == moved[:, :1]).all()
+    return moved[:, 0].long().tolist()
+
+
+@pytest.mark.parametrize("patience", [0, 1, 2, 3, 9, 10])
+@pytest.mark.parametrize("rule", ["original", "counter"])
+def test_all_patterns_of_ten_inspections_against_a_loop(rule, patience):
+    expected = [RULES[rule](pattern, patience) for pattern in PATTERNS]
+    assert updates_made(FriendlyStop(rule, patience), EVERY) == expected
+
+
+@pytest.mark.parametrize(("patience", "count"), [(1, 511), (2, 502), (3, 466)])
+def test_how_often_the_two_rules_disagree(patience, count):
+    one = updates_made(FriendlyStop("original", patience), EVERY)
+    two = updates_made(FriendlyStop("counter", patience), EVERY)
+    assert sum(a != b for a, b in zip(one, two, strict=True)) == count
+    lasting = [p for p in PATTERNS if p == tuple(sorted(p, reverse=True))]  # once wrong, wrong
+    assert len(lasting) == STEPS + 1
+    for pattern in lasting:
+        place = PATTERNS.index(pattern)
+        assert one[place] == two[place]
+
+
+def test_without_patience_the_counter_never_moves_but_the_original_does():
+    assert set(updates_made(FriendlyStop("counter", 0), EVERY)) == {0}
+    assert max(updates_made(FriendlyStop("original", 0), EVERY)) == STEPS
+
+
+@pytest.mark.parametrize("kind", [PatientWatch, CountingWatch])
+def test_samples_are_watched_apart(kind):
+    rows = torch.randperm(len(PATTERNS), generator=torch.Generator().manual_seed(0))[:50]
+    together, alone = kind(ZEROS, 2), [kind(ZEROS[:1], 2) for _ in rows]
+    for right in EVERY.T:
+        logits = torch.where(right, 1.0, -1.0)[:, None] * torch.tensor([[1.0, -1.0]])
+        moving = together(logits).moving[rows]
+        one_by_one = [w(logits[r : r + 1]).moving for w, r in zip(alone, rows, strict=True)]
+        assert torch.equal(moving, torch.cat(one_by_one))
+
+
+class TestSchedule:
+    def test_patience_follows_the_epoch(self):
+        stop = FriendlyStop("original", ((0.0, 0), (0.42, 1), (0.75, 2)))
+        found = [stop.patience_at(epoch, 100) for epoch in (0, 41, 42, 74, 75, 99)]
+        assert found == [0, 0, 1, 1, 2, 2]
+        assert [FriendlyStop("counter", 3).patience_at(epoch, 10) for epoch in (0, 9)] == [3, 3]
+
+    def test_the_watch_takes_the_patience_of_its_epoch(self):
+        stop = FriendlyStop("counter", ((0, 0), (5, 2)))
+        wrong = torch.tensor([[0.0, 1.0]])
+        for epoch, expected in ((4, [False, False, False]), (5, [True, True, False])):
+            watch = stop.watch(torch.tensor([0]), epoch, 10)
+            assert [watch(wrong).moving.item() for _ in range(3)] == expected
+
+    def test_spellings_are_one(self, tmp_path):
+        python = parse_recipe("fat").methods[1].model_copy(update={})  # the class, resolved
+        expected = compose([type(python)(patience={0: 0, 0.5: 1})])
+        assert parse_recipe("fat(patience={0.5: 1, 0: 0})") == expected
+        assert parse_recipe("fat(patience=[[0, 0], [0.5, 1]])") == expected
+        file = tmp_path / "fat.toml"
+        file.write_text('compose = "fat"\n[fat]\npatience = {"0" = 0, "0.5" = 1}')
+        assert read_recipe(file) == expected
+
+    def test_it_can_be_read_back_from_a_card(self):
+        recipe = parse_recipe("fat(patience={0: 0, 0.5: 1}, rule=original)")
+        card = json.loads(json.dumps(recipe.canonical))
+        again = compose(make_method(name, options) for name, options in card.items())
+        assert again == recipe
+        assert again.slots == recipe.slots
+
+    @pytest.mark.parametrize(
+        ("patience", "word"),
+        [
+            *(("-1", "0"), ("1.5", "integer"), ("{1: 2}", "begins with epoch 0"), ("[]", "begins")),
+            *(("{0: -1}", "from 0 up"), ("{0: 1.5}", "whole"), ("{soon: 1}", "steps such as")),
+            *(("{0: true}", "whole"), ("[1, 2]", "steps such as"), ("long", "integer")),
+        ],
+    )
+    def test_nonsense_is_refused(self, patience, word):
+        with refused("fat(patience=", word):
+            parse_recipe(f"fat(patience={patience})")
+
+
+class TestComposition:
+    def test_alone_it_brings_at_and_changes_the_stop_rule_only(self):
+        fat, plain = parse_recipe("fat").slots, parse_recipe("at").slots
+        assert fat.stop == FriendlyStop("counter", 3)
+        assert (fat.inner.reference, fat.inner.start) == ("label", "uniform")
+        assert (fat.inner.steps, fat.inner.batchnorm) == (10, "train")
+        assert fat.inner.jitter == 0
+        assert fat.objective == plain.objective
+
+    @pytest.mark.parametrize(("base", "reference"), [("trades", "clean"), ("mart", "label")])
+    def test_on_other_bases_all_else_is_theirs(self, base, reference):
+        slots = parse_recipe(f"{base}+fat(patience=2)").slots
+        assert (slots.inner.reference, slots.inner.start) == (reference, "gaussian")
+        assert slots.inner.batchnorm == "eval"
+        assert slots.stop == FriendlyStop("counter", 2)
+
+    def test_the_original_comes_with_its_own_schedule_and_noise(self):
+        at = parse_recipe("fat(rule=original)").slots
+        assert [at.stop.patience_at(e, 120) for e in (0, 49, 50, 89, 90, 119)] == [0, 0, 1, 1, 2, 2]
+        assert at.jitter == 0.001
+        trades = parse_recipe("trades+fat(rule=original)").slots
+        found = [trades.stop.patience_at(e, 85) for e in (29, 30, 49, 50, 69, 70, 84)]
+        assert found == [0, 1, 1, 2, 2, 3, 3]
+        assert trades.jitter is None
+        mart = parse_recipe("mart+fat(rule=original)").slots
+        assert [mart.stop.patience_at(e, 120) for e in range(0, 120, 20)] == [0, 1, 2, 3, 4, 4]
+
+    def test_the_noise_is_an_option(self):
+        assert parse_recipe("fat(noise=0.01)").slots.inner.jitter == 0.01
+        assert parse_recipe("fat(rule=original, noise=0)").slots.inner.jitter == 0
+        with refused("fat(noise="):
+            parse_recipe("fat(noise=-0.1)")
+
+    def test_without_an_attack_it_is_refused(self):
+        with refused("fat", "clean"):
+            parse_recipe("clean+fat")
+
+
+@pytest.mark.parametrize("base", ["at(steps=3)", "trades(steps=3)", "mart(steps=3)"])
+@pytest.mark.parametrize("rule", ["original", "counter"])
+def test_endless_patience_is_the_base_bit_for_bit(base, rule, tiny, tmp_path):
+    plain = short_run(tmp_path / "plain", base, tiny())
+    for patience, same in ((3, True), (0, False)):
+        text = f"{base}+fat(rule={rule}, patience={patience}, noise=0)"
+        run = short_run(tmp_path / f"fat {patience}", text, tiny())
+        assert same_weights(run, plain) == same
+
+
+def attack_batch(net, count=40):
+    rng = torch.Generator().manual_seed(3)
+    images = torch.rand(count, 1, 8, 8, generator=rng, dtype=torch.float64)
+    labels = torch.randint(4, (count,), generator=rng)
+    radius = torch.full((count,), 0.1, dtype=torch.float64)
+    return net(), Batch(images, labels, torch.arange(count)), radius, Moment(0, 0, 10)
+
+
+def test_the_two_rules_without_patience_differ_on_a_model(net):
+    model, batch, radius, moment = attack_batch(net)
+    facts = {"radius": radius, "step": radius / 4, "ball": LINF}
+    begin = starting_images("uniform", batch, radius, LINF, moment.draws("start"))
+    ends = {}
+    for rule in ("counter", "original"):
+        text = f"at(steps=4, batchnorm=eval)+fat(rule={rule}, patience=0, noise=0)"
+        ends[rule] = parse_recipe(text).slots.inner.perturb(model, batch, moment, **facts)["robust"]
+    assert torch.equal(ends["counter"], begin)
+    model.eval()
+    right = model(begin).argmax(1) == batch.labels
+    assert 0 < right.sum() < len(right)
+    moved = (ends["original"] != begin).flatten(1).any(1)
+    assert torch.equal(moved, right)
+
+
+def test_a_targeted_attack_stops_at_any_error_not_at_its_target(net):
+    model, batch, radius, moment = attack_batch(net)
+    odds = torch.ones(len(batch), 4, dtype=torch.float64)
+    text = "at(steps=4, batchnorm=eval)+fat(rule=original, patience=0, noise=0)"
+    found = parse_recipe(text).slots.inner.perturb(
+        model, batch, moment, radius=radius, step=radius / 4, ball=LINF, target_odds=odds
+    )["robust"]
+    begin = starting_images("uniform", batch, radius, LINF, moment.draws("start"))
+    model.eval()
+    wrong = model(begin).argmax(1) != batch.labels
+    assert torch.equal(found[wrong], begin[wrong])
+    assert not torch.equal(found[~wrong], begin[~wrong])
+
+
+def test_every_inspection_forwards_the_whole_batch(net):
+    model, batch, radius, moment = attack_batch(net)
+    seen = []
+    model.register_forward_hook(lambda module, args, out: seen.append(len(out)))  # noqa: ARG005
+    inner = parse_recipe("fat(patience=1)").slots.inner
+    inner.perturb(model, batch, moment, radius=radius, step=radius / 4, ball=LINF)
+    assert seen == [len(batch)] * 10

@@ -1,0 +1,246 @@
+import math
+
+import pytest
+import torch
+from boundaries import (
+    draw_confusion,
+    files,
+    interrupted_train,
+    plain_settings,
+    quick_train,
+    rates,
+    same_weights,
+    weights,
+)
+from refusals import refused
+
+from classwise.classes.counts import ClassCounts
+from classwise.classes.settings import Chain, Feedback
+from classwise.methods.xu2021_frl import ATTACKED, CLEAN
+from classwise.objective import Outer, total
+from classwise.recipe import parse_recipe
+from classwise.training.checkpoint import read_tensors
+
+SIZES = [2, 3, 10]
+
+
+def world(num_classes, epoch, missing=()):
+    """Clean and attacked validation tables; the attack costs some classes more than others."""
+    clean = draw_confusion(num_classes, epoch, missing) + torch.diag(
+        torch.tensor([0 if k in missing else 40 for k in range(num_classes)])
+    )
+    attacked = clean.clone()
+    for k in range(num_classes):
+        lost = int(clean[k, k]) * (k + 1 + epoch) // (2 * num_classes + epoch)
+        attacked[k, k] -= lost
+        attacked[k, (k + 1) % num_classes] += lost
+    return clean, attacked
+
+
+def play(text, num_classes, epochs=3, missing=(), of=40):
+    """Settings at each boundary from e = 0 on."""
+    chain = Chain(parse_recipe(text).slots.policies)
+    found = []
+    for epoch in range(epochs):
+        counts = {}
+        if chain.needs(epoch):
+            assert chain.needs(epoch) == {CLEAN, ATTACKED}
+            clean, attacked = world(num_classes, epoch, missing)
+            counts = {CLEAN: ClassCounts(clean), ATTACKED: ClassCounts(attacked)}
+        settings, chain = chain.update(
+            plain_settings(num_classes, margin=8 / 255, step=2 / 255),
+            Feedback(epoch, of, torch.ones(num_classes), counts),
+        )
+        found.append(settings)
+    return found, chain
+
+
+def bounded(values, bound):
+    cut = [max(v, 0.0) for v in values]
+    return [v * bound / sum(cut) for v in cut] if sum(cut) > bound else cut
+
+
+CONSTANTS = {  # τ, a₂, L, widest
+    "both": (0.07, 0.2, 0.5, 3.0),
+    "reweight": (0.1, None, 0.5, None),
+    "remargin": (0.1, 0.1, 0.3, 2.5),
+}
+
+
+class TestMultipliers:
+    @pytest.mark.parametrize("variant", CONSTANTS)
+    @pytest.mark.parametrize("num_classes", SIZES)
+    @pytest.mark.parametrize("missing", [(), (1,)])
+    @pytest.mark.parametrize("rate", [0.05, 2.0])  # the second runs into the bound
+    def test_equal_a_straight_loop_over_three_epochs_from_zero(
+        self, variant, num_classes, missing, rate
+    ):
+        slack, margin_rate, bound, widest = CONSTANTS[variant]
+        options = f"variant={variant}, start=0, rate={rate}, halve_every=2"
+        found, _ = play(f"trades+frl({options})", num_classes, missing=missing)
+        nat, bnd, mar = ([0.0] * num_classes for _ in range(3))
+        for epoch, settings in enumerate(found):
+            if (epoch + 1) % 2 == 0:  # FRL counts its epochs from 1
+                rate /= 2
+            clean, attacked = world(num_classes, epoch, missing)
+            (acc, acc_all), (rob, rob_all) = rates(clean), rates(attacked)
+            g_nat = [(1 - acc[k]) - (1 - acc_all) - slack for k in range(num_classes)]
+            g_bnd = [(acc[k] - rob[k]) - (acc_all - rob_all) - slack for k in range(num_classes)]
+            nat = bounded([v + rate * g for v, g in zip(nat, g_nat, strict=True)], bound)
+            bnd = bounded([v + 2 * rate * g for v, g in zip(bnd, g_bnd, strict=True)], bound)
+            if variant == "remargin":
+                bnd = [0.0] * num_classes
+            factors = [1.0] * num_classes
+            if margin_rate is not None:
+                mar = [v + margin_rate * g for v, g in zip(mar, g_bnd, strict=True)]
+                factors = [min(max(math.exp(2 * v), 0.98), widest) for v in mar]
+            for k in range(num_classes):
+                w_nat = 1 / num_classes + nat[k] - sum(nat) / num_classes
+                w_bnd = 1 / num_classes + bnd[k] - sum(bnd) / num_classes
+                close = pytest.approx
+                assert settings.label_weight[k].item() == close(num_classes * w_nat, abs=1e-12)
+                assert settings.robust_weight[k].item() == close(num_classes * w_bnd, abs=1e-12)
+                assert settings.margin[k].item() == close(factors[k] * 8 / 255, rel=1e-12)
+                assert settings.step[k].item() == close(max(factors) * 8 / 255 / 4, rel=1e-12)
+
+    def test_the_example_moves_every_kind_of_multiplier(self):
+        last = play("trades+frl(start=0)", 10)[0][-1]
+        for table in ("label_weight", "robust_weight", "margin"):
+            assert getattr(last, table).std() > 1e-4
+
+    def test_the_rate_is_halved_at_its_fortieth_epoch(self):
+        (policy,) = parse_recipe("trades+frl(variant=reweight, start=3, bound=0.99)").slots.policies
+        clean, attacked = world(3, 0)
+        counts = {CLEAN: ClassCounts(clean), ATTACKED: ClassCounts(attacked)}
+        moved, before = [], torch.zeros(3)
+        for epoch in range(50):
+            _, policy = policy.update(plain_settings(3), Feedback(epoch, 100, None, counts))
+            if policy.boundary is not None:
+                moved.append(float((policy.boundary - before).max()))
+                before = policy.boundary
+        assert moved[39] == pytest.approx(moved[38] / 2, rel=1e-6)
+        assert moved[1] == pytest.approx(moved[38], rel=1e-6)
+
+    @pytest.mark.parametrize("bound", [0.0, 0.5, 0.99])
+    def test_weights_stay_positive_however_fast_the_multipliers_move(self, bound):
+        for settings in play(f"trades+frl(start=0, rate=50, bound={bound})", 10)[0]:
+            assert settings.label_weight.min() >= 1 - bound - 1e-9
+            assert settings.robust_weight.min() > 0
+
+
+class TestLoss:
+    @pytest.mark.parametrize("num_classes", SIZES)
+    def test_is_a_weighted_mean_of_each_term(self, num_classes):
+        recipe = parse_recipe("trades+frl(start=0, rate=2)")
+        settings = play("trades+frl(start=0, rate=2)", num_classes)[0][-1]
+        rng = torch.Generator().manual_seed(4)
+        labels = torch.randint(num_classes, (9,), generator=rng)
+        clean, robust = torch.randn(2, 9, num_classes, generator=rng, dtype=torch.float64)
+        rows = settings.rows(labels)
+        found = total(
+            recipe.slots.objective.terms(Outer({"clean": clean, "robust": robust}, labels, rows)),
+            recipe.slots.reduction,
+        )
+        top = bottom = top_kl = bottom_kl = 0.0
+        for z, z_adv, y in zip(clean, robust, labels.tolist(), strict=True):
+            p, q = z.softmax(0), z_adv.softmax(0)
+            kl = sum((p[j] * (p[j] / q[j]).log()).item() for j in range(num_classes))
+            top += settings.label_weight[y].item() * -p[y].log().item()
+            bottom += settings.label_weight[y].item()
+            top_kl += settings.robust_weight[y].item() * kl
+            bottom_kl += settings.robust_weight[y].item()
+        expected = top / bottom + 3.0 * top_kl / bottom_kl  # β of plain_settings is 3
+        assert found.item() == pytest.approx(expected, rel=1e-12)
+
+    def test_without_multipliers_it_is_trades_with_beta_one_and_a_half(self, tmp_path, tiny):
+        frl = "trades(steps=2)+frl(rate=0, margin_rate=0, start=0)"
+        one = quick_train(frl, tmp_path / "frl", tiny())
+        other = quick_train("trades(steps=2, beta=1.5)", tmp_path / "trades", tiny())
+        assert same_weights(weights(one), weights(other))
+        moving = quick_train("trades(steps=2)+frl(start=0)", tmp_path / "moving", tiny())
+        assert not same_weights(weights(one), weights(moving))
+
+
+class TestWarmStart:
+    def test_the_same_run_trains_plain_trades_until_the_start(self, tmp_path, tiny):
+        one = quick_train("trades(steps=2)+frl(start=3)", tmp_path / "frl", tiny())
+        other = quick_train("trades(steps=2, beta=1.5)", tmp_path / "trades", tiny())
+        assert same_weights(weights(one), weights(other))
+        assert "pgd-20" not in one.history[1]["valid"]["live"]
+        assert "pgd-20" in one.history[2]["valid"]["live"]
+
+    @pytest.mark.parametrize(
+        ("start", "epochs", "first"), [(0, 8, 0), (0.75, 8, 6), (0.01, 8, 1), (5, 8, 5)]
+    )
+    def test_start_is_an_epoch_or_a_fraction(self, start, epochs, first):
+        found, _ = play(f"trades+frl(start={start})", 3, epochs=epochs, of=epochs)
+        base = plain_settings(3, margin=8 / 255)
+        moved = [not torch.equal(settings.margin, base.margin) for settings in found]
+        assert moved == [epoch >= first for epoch in range(epochs)]
+
+    def test_three_quarters_of_the_run_unless_a_model_is_given(self):
+        assert parse_recipe("trades+frl").canonical["frl"]["start"] == 0.75
+        given = parse_recipe("trades+frl(begin='a.safetensors')")
+        assert given.canonical["frl"]["start"] == 0
+        assert given.slots.begin == "a.safetensors"
+        late = parse_recipe("trades+frl(begin='a.safetensors', start=2)")
+        assert late.canonical["frl"]["start"] == 2
+
+    def test_it_begins_from_the_weights_of_a_file(self, tmp_path, tiny):
+        first = quick_train("trades(steps=2)", tmp_path / "first", tiny())
+        file = first.weights_path("last")
+        text = f"trades(steps=2)+frl(begin='{file}')"
+        second = quick_train(text, tmp_path / "second", tiny(), epochs=0)
+        state = read_tensors(second.path / "state.safetensors")[0]
+        for name, value in weights(first).items():
+            assert torch.equal(state[f"model.{name}"], value)
+
+
+class TestCompany:
+    def test_the_beta_of_trades_follows_the_variant(self):
+        betas = {
+            text: parse_recipe(text).slots.beta
+            for text in (
+                *("trades", "trades+frl", "trades+frl(variant=reweight)"),
+                *("trades+frl(variant=remargin)", "trades(beta=4)+frl"),
+            )
+        }
+        assert list(betas.values()) == [6.0, 1.5, 1.5, 1.0, 4.0]
+
+    def test_reweighting_alone_leaves_the_margin_to_others(self):
+        recipe = parse_recipe("trades+frl(variant=reweight)+ccm")
+        assert recipe.owners["class margin"] == "ccm"
+        assert recipe.owners["class label_weight"] == "frl"
+
+    @pytest.mark.parametrize("base", ["at", "clean"])
+    def test_a_base_with_one_term_is_refused(self, base):
+        with refused("frl", base, "trades"):
+            parse_recipe(f"{base}+frl")
+
+    def test_without_validation_data_it_says_what_to_do(self, tmp_path, tiny):
+        with refused("frl", "validation", "valid="):
+            quick_train("trades(steps=2)+frl(start=0)", tmp_path / "run", tiny(), valid="0")
+
+    @pytest.mark.parametrize(
+        ("option", "allowed"),
+        [
+            ("bound=1", "less than 1"),
+            ("rate=-1", "greater than or equal to 0"),
+            ("slack=2", "less than or equal to 1"),
+            ("widest=0.5", "greater than or equal to 1"),
+            ("narrowest=0", "greater than 0"),
+            ("halve_every=0", "greater than or equal to 1"),
+            ("variant=rw", "'both', 'reweight' or 'remargin'"),
+        ],
+    )
+    def test_values_out_of_range_name_the_range(self, option, allowed):
+        with refused(f"frl({option.split('=')[0]}", allowed):
+            parse_recipe(f"trades+frl({option})")
+
+
+def test_a_resumed_run_is_the_straight_one(tmp_path, tiny, monkeypatch):
+    text = "trades(steps=2)+frl(start=1, halve_every=2)"
+    straight = quick_train(text, tmp_path / "straight", tiny())
+    for epoch in (1, 3):
+        resumed = interrupted_train(text, tmp_path / str(epoch), tiny(), monkeypatch, epoch)
+        assert files(straight) == files(resumed)
