@@ -90,7 +90,7 @@ RECIPES = [
 ]
 
 
-def write_teacher(path: Path, source: DataSource) -> None:
+def write_teacher(path: Path, source: DataSource, seed: int = 5) -> None:
     """Weights of a model that has learnt nothing, for methods with a teacher."""
     network = {
         "spec": "cnn(width=2)",
@@ -99,5 +99,5 @@ def write_teacher(path: Path, source: DataSource) -> None:
         "mean": [0.3],
         "deviation": [0.4],
     }
-    weights = build_model(**network, seed=5).state_dict()
+    weights = build_model(**network, seed=seed).state_dict()
     write_tensors(path, weights, {"network": network})

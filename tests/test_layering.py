@@ -9,7 +9,7 @@ ROOT = Path(classwise.__file__).parent
 WALK = [
     *("errors", "files", "spelling", "types", "draws", "data", "models", "attacks", "classes"),
     *("objective", "slots", "recipe", "methods", "training", "auditing", "report"),
-    *("catalogue", "quickstart", "cli", "__main__"),
+    *("catalogue", "quickstart", "studies", "cli", "__main__"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
 

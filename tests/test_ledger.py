@@ -11,6 +11,7 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 from torch import nn
 
@@ -18,40 +19,14 @@ from classwise.auditing.evaluate import evaluate
 from classwise.auditing.fingerprint import attack_key, data_hash, model_hash
 from classwise.auditing.ledger import Ledger, in_order_of, select
 from classwise.auditing.predictions import (
-    Predictions,
     read_audits,
     read_ledger,
     write_card,
     write_predictions,
 )
-from classwise.auditing.shards import Stamp
 from classwise.auditing.target import audit_model, audit_target
 from classwise.data.batches import Batches
 from classwise.errors import ClasswiseError
-
-ABOUT = {"recipe_name": "made up", "data": {"name": "x", "class_names": ["a", "b", "c"]}}
-
-
-def verdicts(samples, predicted=None, labels=None, condition="pgd-2", **facts):
-    samples = np.asarray(samples, np.int64)
-    labels = samples % 3 if labels is None else np.asarray(labels, np.int64)
-    predicted = labels if predicted is None else np.asarray(predicted, np.int64)
-    return Predictions(
-        condition,
-        samples,
-        labels,
-        predicted,
-        np.where(labels == predicted, 1, -1).astype(np.float32),
-        radius=np.full(len(samples), 0.1),
-        iterations=np.full(len(samples), 2, np.int32),
-        broken_by=np.array([condition, None], dtype=object)[(labels == predicted).astype(int)],
-        **facts,
-    )
-
-
-def stamp(weights="last", split="test", model="m1", data="d1", attack="pgd-2", eps=0.1, seed=0):
-    key = attack_key(attack, eps, "Linf", seed, "last")
-    return Stamp("run", weights, split, model, data, key)
 
 
 def data(count=20, batch_size=6, first=0):
@@ -156,7 +131,8 @@ class TestCrash:
             """
             import sys, time, torch
             from pathlib import Path
-            from test_ledger import Counting, data, stamp
+            from ledgers import stamp
+            from test_ledger import Counting, data
             from classwise.auditing.ledger import Ledger
             class Slow(Counting):
                 def __call__(self, batch):
@@ -194,7 +170,7 @@ class TestCrash:
             import resource, sys
             from pathlib import Path
             import numpy as np
-            from test_ledger import stamp, verdicts
+            from ledgers import stamp, verdicts
             from classwise.auditing.ledger import Ledger
             from classwise.errors import ClasswiseError
             ledger = Ledger(Path(sys.argv[1]))

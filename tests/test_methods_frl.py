@@ -20,6 +20,8 @@ from classwise.methods.xu2021_frl import ATTACKED, CLEAN
 from classwise.objective import Outer, total
 from classwise.recipe import parse_recipe
 from classwise.training.checkpoint import read_tensors
+from classwise.training.config import learning_rate
+from classwise.training.presets import apply_preset
 
 SIZES = [2, 3, 10]
 
@@ -244,3 +246,12 @@ def test_a_resumed_run_is_the_straight_one(tmp_path, tiny, monkeypatch):
     for epoch in (1, 3):
         resumed = interrupted_train(text, tmp_path / str(epoch), tiny(), monkeypatch, epoch)
         assert files(straight) == files(resumed)
+
+
+def test_the_paper_preset_fine_tunes_a_given_model_gently():
+    given = parse_recipe("trades+frl(begin='a.safetensors')")
+    _, config = apply_preset("paper", given, {})
+    assert (config.lr, config.epochs, config.schedule) == (0.001, 40, "constant")
+    _, config = apply_preset("paper", parse_recipe("trades+frl"), {})
+    assert (config.lr, config.epochs, config.valid) == (0.1, 200, "0.06")
+    assert learning_rate(config, 150) == pytest.approx(0.001)  # where the warm-up ends

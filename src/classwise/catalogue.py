@@ -42,11 +42,16 @@ def attacks() -> Listing:
 
 def data() -> Listing:
     """Every data source."""
-    from classwise.data.sources import FROM_PATH, NAMED
+    from classwise.data.sources import FROM_DATA, FROM_PATH, NAMED
 
     rows = [(name, _first_line(opener)) for name, opener in NAMED.items()]
-    paths = [(f"{kind}:PATH", _first_line(opener)) for kind, opener in FROM_PATH.items()]
-    return ("data", "what it is"), rows + paths
+    rows += [
+        (f"{kind}:PATH", _first_line(opener))
+        for kind, opener in FROM_PATH.items()
+        if kind not in NAMED
+    ]
+    rows += [(f"{kind}(NAME, ...)", _first_line(maker)) for kind, maker in FROM_DATA.items()]
+    return ("data", "what it is"), rows
 
 
 CATALOGUE: dict[str, Callable[[], Listing]] = {

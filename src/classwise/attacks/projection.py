@@ -30,7 +30,7 @@ def toward_plane(images: Images, normal: Tensor, rise: PerSample, norm: str) -> 
         weight, limit = size, room
     else:
         weight, limit = size.square(), room / size.clamp(min=1e-30)
-    reach = solve_capped_sum(weight.flatten(1), limit.flatten(1), rise.abs()).view(-1, 1, 1, 1)
+    reach = solve_capped_sum(_flat(weight), _flat(limit), rise.abs()).view(-1, 1, 1, 1)
     length = torch.minimum(reach, limit)
     return sign * (length if norm == "Linf" else length * size)
 
@@ -55,3 +55,10 @@ def solve_capped_sum(weight: Tensor, limit: Tensor, wanted: PerSample) -> PerSam
         if not bool(going.any()):
             break
     return torch.minimum(r, most)
+
+
+def _flat(images: Tensor) -> Tensor:
+    """All pixels of an image in a row, in the order in which they lie in memory."""
+    if images.is_contiguous(memory_format=torch.channels_last):
+        images = images.permute(0, 2, 3, 1)
+    return images.flatten(1)

@@ -32,9 +32,14 @@ class Scene:
     seed: int
     num_classes: int
 
-    def draws(self, attack: str) -> Draws:
-        """Random numbers of one attack."""
-        return Draws(self.seed, f"attack {attack}")
+    def draws(self, attack: str, purpose: str = "attack") -> Draws:
+        """Random numbers of one attack, the same whatever its options."""
+        return Draws(self.seed, f"{purpose} {attack.partition('(')[0]}")
+
+
+def draw_keys(index: Labels, round: Labels | int, clock: Labels | int = 0) -> Labels:
+    """Sample index, restart or target, and query, in one number each."""
+    return index + (round << _ROUND) + (clock << _CLOCK)
 
 
 @dataclass(slots=True)
@@ -51,7 +56,7 @@ class Rows:
 
     def keys(self, clock: Tensor | int = 0) -> Labels:
         """Keys of a sample's draws, different in every round and at every tick of its clock."""
-        return self.index + (self.round << _ROUND) + (torch.as_tensor(clock) << _CLOCK)
+        return draw_keys(self.index, self.round, clock)
 
     def target(self) -> Labels:
         """Return the class of this round."""
@@ -105,9 +110,7 @@ class Found:
     gap: PerSample  # the smallest true-minus-best-other logit seen
 
 
-def run_search(
-    scene: Scene, search: Search[Any], rows: Rows, *, width: int
-) -> Found:
+def run_search(scene: Scene, search: Search[Any], rows: Rows, *, width: int) -> Found:
     """Attack every row, at most `width` at a time."""
     count, home = len(rows.labels), rows.labels.device
     found = Found(
@@ -168,7 +171,8 @@ def take(block: B, keep: Tensor) -> B:
 def join(first: B, second: B) -> B:
     """Put the rows of two dataclasses of one kind under each other."""
     pairs = {
-        f.name: (getattr(first, f.name), getattr(second, f.name)) for f in fields(first)  # type: ignore[arg-type]
+        f.name: (getattr(first, f.name), getattr(second, f.name))
+        for f in fields(first)  # type: ignore[arg-type]
     }
     joined = {
         name: torch.cat((one, two)) if isinstance(one, Tensor) else join(one, two)
@@ -195,6 +199,13 @@ def slope_at(
     return logits, heights, slopes
 
 
+def distances(offset: Tensor, ball: Ball) -> PerSample:
+    """Return the length of each sample's offset in the ball's norm."""
+    if ball.name == "Linf":
+        return offset.abs().amax((1, 2, 3))
+    return offset.square().sum((1, 2, 3)).sqrt()
+
+
 def _one_pass(
     model: LogitModel, points: Images, height: Callable[[Logits], PerSample]
 ) -> tuple[Logits, PerSample, Tensor]:
@@ -216,7 +227,10 @@ def _one_pass(
 def _each(block: B, change: Callable[[Tensor], Tensor]) -> B:
     values = {f.name: getattr(block, f.name) for f in fields(block)}  # type: ignore[arg-type]
     return type(block)(
-        **{k: change(v) if isinstance(v, Tensor) else v and _each(v, change) for k, v in values.items()}
+        **{
+            k: change(v) if isinstance(v, Tensor) else v and _each(v, change)
+            for k, v in values.items()
+        }
     )
 
 

@@ -90,8 +90,9 @@ class Square:
         signs = _signs(numbers[:, :channels]).view(-1, channels, 1, 1)
         corners = numbers[:, channels:]
         top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
-        inside = _window(top, side, height)[:, None, :, None] & (
-            _window(left, side, width)[:, None, None, :]
+        inside = (
+            _window(top, side, height)[:, None, :, None]
+            & (_window(left, side, width)[:, None, None, :])
         )
         if linf:
             colour = (rows.images + signs * per_image(rows.radius)).clamp_(0, 1)
@@ -100,8 +101,9 @@ class Square:
         # numbers 2 and 3 place the square that gives its budget away, number 4 turns the bump
         other_top = _corner(corners[:, 2], side, height)
         other_left = _corner(corners[:, 3], side, width)
-        other = _window(other_top, side, height)[:, None, :, None] & (
-            _window(other_left, side, width)[:, None, None, :]
+        other = (
+            _window(other_top, side, height)[:, None, :, None]
+            & (_window(other_left, side, width)[:, None, None, :])
         )
         bump = _placed(_bumps(height, width), side, top, left, corners[:, 4] < 0.5, height, width)
         offset = _shifted(state.best - rows.images, rows.radius, inside, other, signs * bump)
@@ -174,7 +176,7 @@ def two_sided_bump(side: int) -> Tensor:
     """A hill beside a hollow in one square, of Euclidean length 1."""
     half = side // 2
     whole = torch.cat((bump(side, half), -bump(side, side - half)), dim=1)
-    return whole / whole.norm()
+    return whole / whole.square().sum().sqrt()
 
 
 @lru_cache(maxsize=32)
@@ -227,7 +229,7 @@ def _shifted(
     own = (offset * inside) / _per_channel(squares * inside).sqrt().clamp(min=1e-12)
     shape = own + bump
     budget = _per_channel(squares * (inside | other)) + per_image(unused)
-    shape *= (budget.sqrt() / _per_channel(shape.square()).sqrt().clamp(min=1e-12))
+    shape *= budget.sqrt() / _per_channel(shape.square()).sqrt().clamp(min=1e-12)
     return torch.where(inside, shape, offset.masked_fill(other, 0))
 
 

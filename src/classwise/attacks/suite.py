@@ -67,13 +67,12 @@ class Suite:
         fell_to = torch.where(standing, STANDING, 0)
         spent = torch.zeros_like(fell_to, dtype=torch.int32)
         images = batch.images.clone()
-        rivals = clean.scatter(1, batch.labels[:, None], float("-inf")).argsort(1, descending=True)
         everything = Rows(
             batch.images,
             batch.labels,
             batch.index,
             radius,
-            rivals[:, : num_classes - 1],
+            likeliest_others(clean, batch.labels),
             torch.arange(len(batch), device=batch.labels.device),
             torch.zeros_like(batch.labels),
         )
@@ -118,10 +117,20 @@ def confirm(scene: Scene, found: Found, rows: Rows, width: int) -> Logits:
     return logits[wrong]
 
 
+def likeliest_others(logits: Logits, labels: Labels) -> Labels:
+    """All classes but the true one, the likeliest first.
+
+    >>> likeliest_others(torch.tensor([[1.0, 5.0, 3.0]]), torch.tensor([1])).tolist()
+    [[2, 0]]
+    """
+    others = logits.scatter(1, labels[:, None], float("-inf"))
+    return others.argsort(dim=1, descending=True, stable=True)[:, :-1]
+
+
 def ask(model: LogitModel, images: Images, width: int, num_classes: int | None = None) -> Logits:
     """Logits of many images, `width` at a time, checked for shape and for NaN."""
     parts = [images.new_empty(0, num_classes)] if num_classes else []
-    for part in images.split(width) if len(images) else ():
+    for part in torch.split(images, width) if len(images) else ():
         with torch.no_grad():
             logits = model(part)
         check_logits(logits, len(part), num_classes)
@@ -141,4 +150,3 @@ def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
         )
     if not bool(torch.isfinite(logits).all()):
         raise ClasswiseError("the model's logits contain NaN or infinity; check its weights")
-

@@ -32,9 +32,9 @@ class Pgd:
 
     name: str
     steps: int
-    noise: str  # names the draws; PGD judged at the last iterate has the same, and walks the same
     start: Literal["none", "uniform"] = "uniform"
-    step: float | None = None  # in image units; None means a quarter of the radius
+    step: float | None = None  # in image units; None means a share of the radius
+    share: float = 0.25
     loss: Literal["ce", "cw"] = "ce"
     target: Target | None = None
     restarts: int = 1
@@ -50,14 +50,15 @@ class Pgd:
 
     def begin(self, scene: Scene, rows: Rows) -> Walk:
         """Start at the image or at a random point of its ball."""
-        point, ball, draws = rows.images, scene.ball, Draws(scene.seed, f"attack {self.noise}")
+        point, ball = rows.images, scene.ball
         if self.start == "uniform":
-            noise = draws.uniform(rows.keys(), point.shape[1:], point.dtype)
+            # the same draws as PGD judged at its last iterate, so that both walk the same way
+            noise = scene.draws(self.name).uniform(rows.keys(), point.shape[1:], point.dtype)
             point = ball.project(point + ball.spread(noise, rows.radius), point, rows.radius)
         aim = rows.labels
         if self.target is not None:
-            targets = Draws(scene.seed, f"target {self.noise}")
-            aim = aims(self.target, rows.labels, rows.rivals, rows.keys(), targets)
+            draws = scene.draws(self.name, "target")
+            aim = aims(self.target, rows.labels, rows.rivals, rows.keys(), draws)
         return Walk(rows, point, torch.zeros_like(rows.labels), aim, point)
 
     def evaluate(self, scene: Scene, state: Walk) -> tuple[Logits, None]:
@@ -69,7 +70,9 @@ class Pgd:
     def advance(self, scene: Scene, state: Walk) -> None:
         """Step uphill and back into the ball."""
         rows = state.rows
-        step = rows.radius / 4 if self.step is None else torch.full_like(rows.radius, self.step)
+        step = self.share * rows.radius
+        if self.step is not None:
+            step = torch.full_like(step, self.step)
         moved = scene.ball.uphill(state.slope, step).add_(state.point)
         state.point = scene.ball.project(moved, rows.images, rows.radius)
 

@@ -201,13 +201,14 @@ def paired_interval(
 ) -> tuple[Rates, Rates]:
     """Interval for the change of a rate counted twice on the same images (Tango's score interval).
 
-    all Δ with |won − lost − nΔ| ≤ z·√(n(2q + Δ(1 − Δ))), where q is the likeliest chance of
-    "lost" given Δ: the larger root of 2n·q² + (Δ(2n − won + lost) − won − lost)·q − lost·Δ(1−Δ)
-    after exchanging signs; at Δ = 0 this is McNemar's test. nan where there is no image.
+    all Δ with |won − lost − nΔ| ≤ z·√(n(2q + Δ(1 − Δ))), q the likeliest P(lost) given Δ, which
+    solves 2n·q² + (Δ(2n + lost − won) − lost − won)·q − lost·Δ(1 − Δ) = 0
+
+    At Δ = 0 this is McNemar's test without its exactness; nan where there is no image.
 
     >>> low, high = paired_interval([2], [10], [100])
     >>> round(float(low[0]), 3), round(float(high[0]), 3)
-    (0.012, 0.156)
+    (0.014, 0.158)
     """
     check_level(level)
     b, c, n = np.broadcast_arrays(*(np.asarray(part, np.float64) for part in (lost, won, sizes)))
@@ -216,8 +217,7 @@ def paired_interval(
 
     def outside(delta: Rates) -> npt.NDArray[np.bool_]:
         score = c - b - n * delta
-        # The chance of "lost" maximises the likelihood subject to won − lost = nΔ in the mean.
-        linear = delta * (2 * n - c + b) - b - c
+        linear = delta * (2 * n + b - c) - b - c
         constant = -b * delta * (1 - delta)
         root = np.sqrt(np.maximum(linear**2 - 8 * n * constant, 0)) - linear
         q = np.divide(root, 4 * n, out=np.zeros(n.shape), where=n > 0)

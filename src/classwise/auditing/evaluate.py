@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
-from torch import Tensor, nn
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.losses import LogitGap
-from classwise.attacks.named import NamedAttack, parse_attacks
-from classwise.attacks.pgd import batchnorm_mode
+from classwise.attacks.blackbox import BlackBox, as_model
+from classwise.attacks.fixed import Condition
+from classwise.attacks.named import parse_attacks
+from classwise.auditing.judging import as_floats, judge, output_count, radii
 from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.auditing.predictions import Predictions
 from classwise.data.batches import Batches
-from classwise.data.dataset import check_labels, check_pixels
+from classwise.data.dataset import check_labels, check_pixels, check_superclasses
 from classwise.errors import ClasswiseError
-from classwise.spelling import parse_eps
 from classwise.types import Batch, LogitModel
+
+_POOL = 2**28  # bytes of pixels from which a working batch is refilled
+DEFAULT_ATTACKS = ("clean", "pgd-20")
 
 
 def audit(
-    model: LogitModel,
+    model: LogitModel | str,
     images: Any,
     labels: Any,
     *,
-    attacks: str | Sequence[str] = ("clean", "pgd-20"),
-    eps: float | str = 8 / 255,
+    attacks: str | Sequence[Any] = DEFAULT_ATTACKS,
+    eps: float | str | Any = 8 / 255,
     norm: str = "Linf",
     class_names: Sequence[str] | None = None,
     superclass_of: Sequence[int] | None = None,
@@ -43,17 +44,34 @@ def audit(
     """Audit any model that maps images in [0, 1] to logits, class by class.
 
     The model may be a torch module or a function; it is used in eval mode on its own device and
-    left as it was. Images are uint8 or floats in [0, 1], shaped (n, channels, height, width).
+    left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
+    `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
+    shaped (n, channels, height, width). `attacks` are names, or attack objects of torchattacks,
+    foolbox or ART; `eps` is one radius, or one per image.
     """
     pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels)
     check_pixels(pixels)
     if not len(pixels):
         raise ClasswiseError("no images given; an audit needs at least one")
-    num_classes = len(class_names) if class_names is not None else _output_count(model, pixels)
+    if not pixels.dtype.is_floating_point and pixels.dtype != torch.uint8:
+        raise ClasswiseError(f"images are {pixels.dtype}; give uint8, or floats in [0, 1]")
+    if batch_size < 1:
+        raise ClasswiseError(f"batch_size is {batch_size}; it must be at least 1")
+    known = as_model(model, as_floats(pixels[:1]))
+    if isinstance(known, BlackBox) and attacks is DEFAULT_ATTACKS:
+        attacks = ("clean", "square")
+    names = None if class_names is None else tuple(str(name) for name in class_names)
+    num_classes = len(names) if names is not None else output_count(known, pixels)
     check_labels(numbers, len(pixels), num_classes)
-    names = tuple(class_names or (str(k) for k in range(num_classes)))
+    names = names or tuple(str(k) for k in range(num_classes))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+    groups = None if superclass_of is None else tuple(int(one) for one in superclass_of)
+    words = None if superclass_names is None else tuple(str(one) for one in superclass_names)
+    check_superclasses(num_classes, groups, words)
     found = evaluate(
-        model,
+        known,
         Batches(pixels, numbers.long(), torch.arange(len(pixels)), batch_size),
         num_classes=num_classes,
         attacks=attacks,
@@ -62,7 +80,10 @@ def audit(
         seed=seed,
         quiet=quiet,
     )
-    return class_report(found, names, superclass_of, superclass_names)
+    report = class_report(found, names, groups, words)
+    if isinstance(known, BlackBox):
+        report.about["black_box"] = True
+    return report
 
 
 def class_report(
@@ -82,12 +103,12 @@ def class_report(
         )
         for one in found
     ]
-    last = found[-1]
+    attacked = [one for one in found if one.condition != "clean"] or list(found)
     about = {
-        "eps": float(last.radius.max()),
-        "norm": last.norm,
-        "seed": last.seed,
-        "verdict": last.verdict,
+        "eps": max(float(one.radius.max()) for one in found),
+        "norm": found[-1].norm,
+        "seed": found[-1].seed,
+        "verdict": ", ".join(dict.fromkeys(one.verdict for one in attacked)),
     }
     return ClassReport(conditions, about)
 
@@ -97,96 +118,83 @@ def evaluate(
     batches: Batches,
     *,
     num_classes: int,
-    attacks: str | Sequence[str],
-    eps: float | str,
+    attacks: str | Sequence[Any],
+    eps: float | str | Any,
     norm: str = "Linf",
     seed: int = 0,
     quiet: bool = True,
     title: str = "audit",
 ) -> list[Predictions]:
     """Predictions of a model under every attack, in the order given."""
-    conditions = parse_attacks(attacks if isinstance(attacks, str) else list(attacks))
-    radius, ball = parse_eps(eps), parse_norm(norm)
-    home = device_of(model)
+    conditions = parse_attacks(attacks)
+    ball = parse_norm(norm)
+    radius = radii(eps, ball, len(batches.labels))
+    _check_gradients(model, conditions)
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
     found = []
-    with _eval_mode(model), Progress(console=console, disable=hidden, transient=True) as progress:
+    with Progress(console=console, disable=hidden, transient=True) as progress:
         for attack in conditions:
-            task = progress.add_task(f"{title}: {attack.name}", total=len(batches))
-            rows = []
-            for batch in batches.in_order():
-                batch = Batch(
-                    *(part.to(home) for part in (batch.images, batch.labels, batch.index))
+            task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
+            parts, done = [], 0
+            for pool in _pools(batches):
+                part = radius[done : done + len(pool)]
+                parts.append(
+                    judge(
+                        model,
+                        pool,
+                        attack,
+                        num_classes=num_classes,
+                        radius=part,
+                        ball=ball,
+                        seed=seed,
+                        width=batches.batch_size,
+                    )
                 )
-                rows.append(_judge(model, batch, attack, num_classes, radius, ball, seed))
-                progress.advance(task)
-            sample, label, predicted, gap = (
-                torch.cat(column).cpu() for column in zip(*rows, strict=True)
-            )
-            wrong = (predicted != label).long().numpy()
-            found.append(
-                Predictions(
-                    attack.name,
-                    sample.numpy(),
-                    label.numpy(),
-                    predicted.numpy(),
-                    gap.numpy().astype(np.float32),
-                    radius=np.full(len(label), radius if attack.steps else 0.0),
-                    iterations=np.full(len(label), attack.steps, dtype=np.int32),
-                    broken_by=np.array([None, attack.name], dtype=object)[wrong],
-                    norm=ball.name,
-                    seed=seed,
-                )
-            )
+                done += len(pool)
+                progress.advance(task, len(pool))
+            found.append(_joined(parts))
     return found
 
 
-def device_of(model: LogitModel) -> torch.device:
-    """Return where a model's weights are; the processor for a plain function."""
-    tensors: Iterator[Tensor] = model.parameters() if isinstance(model, nn.Module) else iter(())
-    first = next(tensors, None)
-    return torch.device("cpu") if first is None else first.device
+def _joined(parts: Sequence[Predictions]) -> Predictions:
+    first = parts[0]
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
+    }
+    broken_by = np.concatenate([part.broken_by for part in parts])
+    facts = {"norm": first.norm, "seed": first.seed, "verdict": first.verdict}
+    return Predictions(first.condition, **columns, broken_by=broken_by, **facts)  # type: ignore[arg-type]
 
 
-def _judge(
-    model: LogitModel,
-    batch: Batch,
-    attack: NamedAttack,
-    num_classes: int,
-    eps: float,
-    ball: Any,
-    seed: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    images = attack.perturb(model, batch, eps=eps, ball=ball, seed=seed)
-    with torch.no_grad():
-        logits = model(images)
-    _check_logits(logits, len(batch), num_classes)
-    return batch.index, batch.labels, logits.argmax(1), -LogitGap(batch.labels)(logits)
+def _pools(batches: Batches) -> Iterator[Batch]:
+    """Several batches as one, as many as fit a fixed amount of memory."""
+    held: list[Batch] = []
+    size = 0
+    for batch in batches.in_order():
+        held.append(batch)
+        size += batch.images.numel() * batch.images.element_size()
+        if size >= _POOL:
+            yield _together(held)
+            held, size = [], 0
+    if held:
+        yield _together(held)
 
 
-def _check_logits(logits: Any, count: int, num_classes: int) -> None:
-    if not isinstance(logits, Tensor) or tuple(logits.shape) != (count, num_classes):
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+def _together(held: Sequence[Batch]) -> Batch:
+    if len(held) == 1:
+        return held[0]
+    return Batch(
+        torch.cat([one.images for one in held]),
+        torch.cat([one.labels for one in held]),
+        torch.cat([one.index for one in held]),
+    )
+
+
+def _check_gradients(model: LogitModel, conditions: Sequence[Condition]) -> None:
+    needy = [one.name for one in conditions if one.needs_gradient]
+    if needy and isinstance(model, BlackBox):
         raise ClasswiseError(
-            f"the model gave {got} for {count} images, but there are {num_classes} classes; "
-            f"it must return logits of shape ({count}, {num_classes})"
+            f"{', '.join(needy)} needs gradients, but the model is a black box; use clean,square"
         )
-    if not bool(torch.isfinite(logits).all()):
-        raise ClasswiseError("the model's logits contain NaN or infinity; check its weights")
-
-
-def _output_count(model: LogitModel, images: Tensor) -> int:
-    one = images[:1].to(device_of(model))
-    one = one.float() / 255 if one.dtype == torch.uint8 else one
-    with _eval_mode(model), torch.no_grad():
-        logits = model(one)
-    if not isinstance(logits, Tensor) or logits.ndim != 2:
-        raise ClasswiseError(
-            f"the model returned {type(logits).__name__}; it must return (n, K) logits"
-        )
-    return int(logits.shape[1])
-
-
-def _eval_mode(model: LogitModel) -> AbstractContextManager[None]:
-    return batchnorm_mode(model, "eval") if isinstance(model, nn.Module) else nullcontext()

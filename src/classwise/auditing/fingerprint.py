@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from classwise.attacks.adapters import Foreign
+from classwise.attacks.fixed import Condition
 from classwise.errors import ClasswiseError
 from classwise.types import LogitModel
 
@@ -77,6 +79,20 @@ def attack_key(
     radius = [float(value) for value in ([eps] if isinstance(eps, int | float) else eps)]
     facts = ["clean"] if attack == "clean" else [attack, radius, norm, seed, verdict]
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+
+
+def attack_name(condition: Condition) -> str:
+    """The name of an attack with all its settings; ours have them in their name already."""
+    if not isinstance(condition, Foreign):
+        return condition.name
+    own = getattr(condition.attack, "__dict__", {})
+    plain = {key: value for key, value in own.items() if _is_plain(value)}
+    if not plain:
+        raise ClasswiseError(
+            f"a ledger must know an attack again, and {condition.name} shows no settings; "
+            "audit without a folder, or make it an object with its settings as attributes"
+        )
+    return f"{condition.name}{sorted(plain.items())!r}"
 
 
 def _tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:

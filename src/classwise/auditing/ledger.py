@@ -104,6 +104,7 @@ class Ledger:
         judge: Judge,
         *,
         advance: Callable[[int], None] | None = None,
+        compact: bool = True,
     ) -> Predictions:
         """Verdicts on all samples of `batches`, judging only those that are missing.
 
@@ -133,7 +134,8 @@ class Ledger:
             parts.append(found)
             if advance is not None:
                 advance(len(rows))
-        self.compact(stamp)
+        if compact:
+            self.compact(stamp)
         return in_order_of(wanted, concatenate(parts))
 
     def _broken_off(

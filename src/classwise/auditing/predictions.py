@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import torch
 
 from classwise.auditing.fingerprint import attack_key
@@ -135,13 +134,8 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     """
     data = about["data"]
     names = tuple(data["class_names"])
+    facts = audit_facts(folder)
     with open_table(ledger_folder(folder)) as base:
-        facts = _dictionaries(
-            base,
-            "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
-            " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict"
-            " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL",
-        )
         cells = base.execute(
             "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
             " FROM rows GROUP BY ALL"
@@ -155,50 +149,47 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             )
         tables[tuple(key)][label, predicted] = count
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
-    shown = _shown_names(facts)
     groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
     for one in facts:
         counts = ClassCounts(tables[_key(one)])
         report = ConditionReport(one["condition"], counts, names, *groups_of)
-        groups.setdefault(shown[_key(one)[:4]], []).append((one, report))
+        shown = one["shown_weights"], one["shown_split"]
+        groups.setdefault(shown, []).append((one, report))
     return [
         AuditedWeights(folder.name, about["recipe_name"], weights, split, _side_by_side(found))
         for (weights, split), found in sorted(groups.items())
     ]
 
 
-def _shown_names(facts: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], tuple[str, str]]:
-    """(weights, split) as a report shows them; with a hash only where it is needed."""
-    known = {_key(one)[:4] for one in facts}
+def audit_facts(folder: Path) -> list[dict[str, Any]]:
+    """One dictionary per condition in a ledger, with the names that a report shows."""
+    with open_table(ledger_folder(folder)) as base:
+        found = base.execute(
+            "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
+            " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict"
+            " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL"
+        )
+        columns = [column[0] for column in found.description or ()]
+        facts = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
     models: dict[str, set[str]] = {}
     data: dict[str, set[str]] = {}
-    for weights, split, model, images in known:
-        models.setdefault(weights, set()).add(model)
-        data.setdefault(split, set()).add(images)
-    return {
-        (weights, split, model, images): (
-            f"{weights}@{model[:8]}" if len(models[weights]) > 1 else weights,
-            f"{split}@{images[:8]}" if len(data[split]) > 1 else split,
-        )
-        for weights, split, model, images in known
-    }
+    for one in facts:
+        models.setdefault(one["weights"], set()).add(one["model_hash"])
+        data.setdefault(one["split"], set()).add(one["data_hash"])
+    for one in facts:
+        # A hash only where the name alone would mix two things.
+        weights, split = one["weights"], one["split"]
+        many, several = len(models[weights]) > 1, len(data[split]) > 1
+        one["shown_weights"] = f"{weights}@{one['model_hash'][:8]}" if many else weights
+        one["shown_split"] = f"{split}@{one['data_hash'][:8]}" if several else split
+    return facts
 
 
 def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> ClassReport:
     """One report over all conditions; those of one name say in what they differ."""
-    named: dict[str, list[dict[str, Any]]] = {}
-    for facts, report in found:
-        named.setdefault(report.condition, []).append(facts)
-    conditions = []
-    for facts, report in sorted(found, key=lambda pair: (pair[0]["radius"], pair[1].condition)):
-        label = report.condition
-        if len(named[label]) > 1:
-            others = named[label]
-            label += f" eps={facts['radius']:.4g} seed={facts['seed']}"
-            for fact in ("norm", "verdict"):
-                if len({one[fact] for one in others}) > 1:
-                    label += f" {fact}={facts[fact]}"
-        conditions.append(replace(report, condition=label))
+    labels = condition_labels([facts for facts, _ in found])
+    pairs = sorted(zip(labels, found, strict=True), key=lambda p: (p[1][0]["radius"], p[0]))
+    conditions = [replace(report, condition=label) for label, (_, report) in pairs]
     radii = sorted({facts["radius"] for facts, _ in found if facts["radius"]})
     attacked = [facts for facts, _ in found if facts["condition"] != "clean"] or [found[0][0]]
     about = {
@@ -209,10 +200,29 @@ def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> Cl
     return ClassReport(conditions, about)
 
 
-def _dictionaries(base: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    found = base.execute(query)
-    columns = [column[0] for column in found.description or ()]
-    return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+def condition_labels(facts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name each condition by its attack, and by what tells it from others of that attack.
+
+    >>> one = {"condition": "fgsm", "radius": 0.1, "seed": 0, "norm": "Linf", "verdict": "last"}
+    >>> condition_labels([one]), condition_labels([one, one | {"radius": 0.2}])
+    (['fgsm'], ['fgsm eps=0.1 seed=0', 'fgsm eps=0.2 seed=0'])
+    """
+    labels = []
+    for one in facts:
+        same = [other for other in facts if other["condition"] == one["condition"]]
+        label = str(one["condition"])
+        if len(same) > 1:
+            label += f" eps={one['radius']:.4g} seed={one['seed']}"
+            for fact in ("norm", "verdict"):
+                if len({other[fact] for other in same}) > 1:
+                    label += f" {fact}={one[fact]}"
+        labels.append(label)
+    # Radii that differ from sample to sample may have the same largest one.
+    twice = {label for label in labels if labels.count(label) > 1}
+    return [
+        f"{label} key={one['attack_key'][:6]}" if label in twice else label
+        for label, one in zip(labels, facts, strict=True)
+    ]
 
 
 def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:

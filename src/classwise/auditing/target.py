@@ -8,17 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
+from classwise.attacks.adapters import Foreign
 from classwise.attacks.ball import parse_norm
+from classwise.attacks.blackbox import BlackBox, open_onnx
 from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.fingerprint import attack_key, model_hash
-from classwise.auditing.ledger import Ledger
+from classwise.auditing.fingerprint import attack_key, attack_name, model_hash
+from classwise.auditing.judging import radii
+from classwise.auditing.ledger import Ledger, piece
 from classwise.auditing.predictions import AuditedWeights, Predictions, write_card
+from classwise.auditing.sequential import PartialAudit, examine, parse_question
 from classwise.auditing.shards import Stamp
 from classwise.data.batches import Batches
 from classwise.data.dataset import Dataset
@@ -26,9 +31,8 @@ from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
 from classwise.errors import ClasswiseError, unknown
 from classwise.models import build_model
-from classwise.spelling import parse_eps
 from classwise.training.config import choose_device
-from classwise.training.run import Run, load_model
+from classwise.training.run import Run, file_hash, load_model
 from classwise.types import LogitModel
 
 
@@ -36,7 +40,7 @@ def audit_target(
     target: str,
     *,
     data: str | None = None,
-    attacks: str = "clean,pgd-20",
+    attacks: str | None = None,
     eps: float | str | None = None,
     norm: str = "Linf",
     weights: str = "",
@@ -44,13 +48,16 @@ def audit_target(
     limit: int = 0,
     batch_size: int = 256,
     seed: int = 0,
+    minutes: float | None = None,
+    question: str | None = None,
     folder: Path | None = None,
     device: str = "auto",
     quiet: bool = False,
 ) -> list[AuditedWeights]:
     """Audit a target and keep the predictions in its run folder, or in `folder`.
 
-    What their ledger already holds is not run again.
+    What their ledger already holds is not run again. With `minutes` or a `question` only as much
+    is audited as fits or is needed; `report.about["note"]` says what came of it.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
     where = run.path if run else folder
@@ -65,33 +72,42 @@ def audit_target(
         chosen = balanced_subset(images.labels, limit, seed=0)
     if eps is None:
         eps = run.config.eps if run else 8 / 255
+    asked = None if question is None else parse_question(question, images.class_names)
     home = choose_device(device)
     about = describe(source.name, images)
+    batches = Batches.of(images.subset(chosen), batch_size, home, chosen)
     audits = []
-    for name, recipe, model in _models(target, run, weights, images):
+    for name, recipe, model, spec in _models(target, run, weights, images):
         if where is not None and run is None:
             write_card(where, recipe, about)
-        model = model.to(home)
+        model = model.to(home) if isinstance(model, nn.Module) else model
+        black_box = isinstance(model, BlackBox)
         ledger = stamp = None
         if where is not None:
             ledger = Ledger(where / "predictions", {"recipe_name": recipe, "data": about})
-            stamp = Stamp(where.name, name, split, model_hash(model), images.content_hash)
-        found = audit_model(
-            model,
-            Batches.of(images.subset(chosen), batch_size, home, chosen),
-            num_classes=images.num_classes,
-            attacks=attacks,
-            eps=eps,
-            norm=norm,
-            seed=seed,
-            ledger=ledger,
-            stamp=stamp,
-            quiet=quiet,
-            title=f"{recipe} {name}",
-        )
+            stamp = Stamp(where.name, name, split, model_hash(model, spec), images.content_hash)
+        facts: dict[str, Any] = {
+            "num_classes": images.num_classes,
+            "attacks": attacks or ("clean,square" if black_box else "clean,pgd-20"),
+            "eps": eps,
+            "norm": norm,
+            "seed": seed,
+            "ledger": ledger,
+            "stamp": stamp,
+        }
+        note = None
+        if asked is None and minutes is None:
+            title = f"{recipe} {name}"
+            found = audit_model(model, batches, **facts, quiet=quiet, title=title)
+        else:
+            limits = {"question": asked, "minutes": minutes, "seed": seed}
+            partly = _audit_partly(model, batches, images.class_names, limits, facts)
+            found, note = partly.found, partly.words
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
+        report.about |= {"note": note} if note else {}
+        report.about |= {"black_box": True} if black_box else {}
         run_name = where.name if where else target
         audits.append(AuditedWeights(run_name, recipe, name, split, report))
     return audits
@@ -102,39 +118,64 @@ def audit_model(
     batches: Batches,
     *,
     num_classes: int,
-    attacks: str | Sequence[str],
-    eps: float | str,
+    attacks: str | Sequence[Any],
+    eps: float | str | Any,
     norm: str = "Linf",
     seed: int = 0,
     ledger: Ledger | None = None,
     stamp: Stamp | None = None,
+    compact: bool = True,
     quiet: bool = True,
     title: str = "audit",
 ) -> list[Predictions]:
     """Predictions under every attack, in the order given; from the ledger where it has them."""
-    facts: dict[str, Any] = {"num_classes": num_classes, "eps": eps, "norm": norm, "seed": seed}
+    facts: dict[str, Any] = {"num_classes": num_classes, "norm": norm, "seed": seed}
     if ledger is None or stamp is None:
-        return evaluate(model, batches, attacks=attacks, quiet=quiet, title=title, **facts)
+        return evaluate(model, batches, attacks=attacks, eps=eps, quiet=quiet, title=title, **facts)
+    ball = parse_norm(norm)
+    radius = radii(eps, ball, len(batches.labels)).numpy()
+    origin = batches.origin.cpu().numpy()
+    order = np.argsort(origin)
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
     found = []
     with Progress(console=console, disable=hidden, transient=True) as progress:
-        for attack in parse_attacks(attacks if isinstance(attacks, str) else list(attacks)):
-            task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
-            verdict = getattr(attack, "verdict", "last")
-            key = attack_key(attack.name, parse_eps(eps), parse_norm(norm).name, seed, verdict)
-            judge = partial(_judge_one, model, attacks=[attack.name], facts=facts)
+        for attack in parse_attacks(attacks):
+            task = progress.add_task(f"{title}: {attack.name}", total=len(origin))
+            which = attack.attack if isinstance(attack, Foreign) else attack.name
+            reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
+            key = attack_key(attack_name(attack), reach, ball.name, seed, attack.verdict)
+
+            def judge(batch: Batches, which: Any = which) -> Predictions:
+                rows = order[np.searchsorted(origin[order], batch.origin.cpu().numpy())]
+                return evaluate(model, batch, attacks=[which], eps=radius[rows], **facts)[0]
+
+            place = replace(stamp, attack_key=key)
             advance = partial(progress.advance, task)
-            found.append(
-                ledger.complete(replace(stamp, attack_key=key), batches, judge, advance=advance)
-            )
+            found.append(ledger.complete(place, batches, judge, advance=advance, compact=compact))
     return found
 
 
-def _judge_one(
-    model: LogitModel, batch: Batches, *, attacks: list[str], facts: dict[str, Any]
-) -> Predictions:
-    return evaluate(model, batch, attacks=attacks, **facts)[0]
+def _audit_partly(
+    model: LogitModel,
+    batches: Batches,
+    class_names: Sequence[str],
+    limits: dict[str, Any],
+    facts: dict[str, Any],
+) -> PartialAudit:
+    """Audit until a question is settled or time is up; then tidy the ledger."""
+    partly = examine(
+        batches,
+        class_names,
+        lambda batch: audit_model(model, batch, compact=False, **facts),
+        batch_size=min(64, batches.batch_size),
+        **limits,
+    )
+    if facts["ledger"] is not None:
+        rows = torch.isin(batches.origin.cpu(), torch.from_numpy(partly.found[0].sample))
+        done = piece(batches, rows.nonzero().squeeze(1).numpy())
+        audit_model(model, done, **facts)
+    return partly
 
 
 def describe(name: str, images: Dataset) -> dict[str, Any]:
@@ -149,16 +190,18 @@ def describe(name: str, images: Dataset) -> dict[str, Any]:
 
 def _models(
     target: str, run: Run | None, weights: str, images: Dataset
-) -> Iterator[tuple[str, str, nn.Module]]:
-    """(weights name, recipe name, model) of everything to audit."""
+) -> Iterator[tuple[str, str, LogitModel, str | None]]:
+    """(weights name, recipe name, model, what else tells it from others) of all to audit."""
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, weights):
-            yield name, run.about["recipe_name"], run.model(name)
+            yield name, run.about["recipe_name"], run.model(name), None
+    elif target.endswith(".onnx"):
+        yield "given", Path(target).stem, open_onnx(Path(target)), file_hash(Path(target))
     elif Path(target).is_file() or target.endswith(".safetensors"):
         model, about = load_model(Path(target))
         _same_classes(target, about["data"]["class_names"], images)
-        yield about["weights"], about["recipe"], model
+        yield about["weights"], about["recipe"], model, None
     elif ":" in target:
         mean, deviation = images.channel_statistics
         model = build_model(
@@ -168,10 +211,11 @@ def _models(
             mean=mean,
             deviation=deviation,
         )
-        yield "given", target, model
+        yield "given", target, model, None
     else:
         raise ClasswiseError(
-            f"{target} is neither a run folder, nor a weights file, nor module:callable"
+            f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
+            "nor module:callable"
         )
 
 

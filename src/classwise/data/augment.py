@@ -35,7 +35,7 @@ class CropFlip:
 
     def for_data(self, height: int, mirrored: bool) -> CropFlip:
         """Never flip what has a wrong way round, such as digits."""
-        pad = max(1, height // 8) if self.pad is None else self.pad
+        pad = self._pad(height)
         if self.padding == "reflect" and pad >= height:
             raise ClasswiseError(
                 f"pad={pad} cannot reflect images of {height} pixels; "
@@ -46,7 +46,7 @@ class CropFlip:
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch with one gather."""
         n, _, height, width = images.shape
-        pad = max(1, min(height, width) // 8) if self.pad is None else self.pad
+        pad = self._pad(min(height, width))
         draws = Draws(seed, "augment", epoch).uniform(index, (3,), torch.float64)
         top, left = (draws[:, :2] * (2 * pad + 1)).long().unbind(1)
         rows = top[:, None] + torch.arange(height, device=images.device)
@@ -58,6 +58,10 @@ class CropFlip:
         sample = torch.arange(n, device=images.device)[:, None, None]
         cut = padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]
         return cut.permute(0, 3, 1, 2)  # channels-last memory, as the models like it
+
+    def _pad(self, side: int) -> int:
+        # An image of a single pixel has nothing to reflect.
+        return min(max(1, side // 8), side - 1) if self.pad is None else self.pad
 
 
 def default_augment(height: int, mirrored: bool) -> CropFlip:

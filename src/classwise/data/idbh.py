@@ -167,7 +167,8 @@ def autocontrast(levels: Levels, factor: PerSample) -> Levels:  # noqa: ARG001
     """Stretch each channel to the whole range; a flat channel stays."""
     exact = levels.double()
     low, high = exact.amin((2, 3), keepdim=True), exact.amax((2, 3), keepdim=True)
-    scale = 255.0 / (high - low).clamp(min=1)
+    # a true division: torch turns 255 / x into 255 · (1 / x), which may round to another level
+    scale = torch.full_like(low, 255) / (high - low).clamp(min=1)
     stretched = (exact * scale - low * scale).trunc().clamp(0, 255)
     return torch.where(high > low, stretched, exact).to(levels)
 

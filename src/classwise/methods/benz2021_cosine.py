@@ -43,13 +43,13 @@ class CosineApart:
         # Attacked images where there are some; operation slots are no classes.
         logits = outer.outputs["robust" if "robust" in outer.outputs else "clean"][:, :count]
         before, seen = state["means"].to(logits), state["seen"].to(logits.device)
-        sizes = torch.bincount(outer.labels, minlength=count)
-        here = (sizes > 0)[:, None]
-        sums = torch.zeros_like(before).index_add(0, outer.labels, logits)
-        fresh = sums / sizes.clamp(min=1)[:, None]
+        # A product, since adding by index is not repeatable on a GPU.
+        members = F.one_hot(outer.labels, count).to(logits)
+        sizes = members.sum(0)[:, None]
+        fresh = (members.T @ logits) / sizes.clamp(min=1)
         moved = torch.where(seen[:, None], torch.lerp(fresh, before, self.memory), fresh)
-        means = torch.where(here, moved, before)
-        seen = seen | (sizes > 0)
+        means = torch.where(sizes > 0, moved, before)
+        seen = seen | (sizes[:, 0] > 0)
         unit = F.normalize(means)
         pairs = seen[:, None] & seen & ~torch.eye(count, dtype=torch.bool, device=seen.device)
         similar = (unit @ unit.T).masked_fill(~pairs, 0.0).sum() / pairs.sum().clamp(min=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -55,7 +55,6 @@ class LDAM(Method):
 
     name: ClassVar[str] = "ldam"
     paper: ClassVar[str] = "Cao et al., NeurIPS 2019"
-    suggests: ClassVar[dict[str, Any]] = {"epochs": 200, "weight_decay": 2e-4}
 
     largest: Annotated[float, Field(ge=0, le=2)] = 0.5  # margin of the smallest class, in cosines
     scale: Annotated[float, Field(gt=0)] = 30.0  # s

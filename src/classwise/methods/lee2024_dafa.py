@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -40,8 +40,9 @@ class SimilarityWeights(ClassPolicy):
     strength: float  # λ
     start: float
     floor: float
-    first: int | None = None  # the epoch that `start` means, once the length of the run is known
-    weights: PerClass | None = None  # W
+    # The epoch that `start` means, once the length of the run is known.
+    first: int | None = field(default=None, repr=False)
+    weights: PerClass | None = field(default=None, repr=False)  # W
 
     def needs(self, epoch: int) -> frozenset[Seen]:
         """Training statistics of the last warm-up epoch."""
@@ -84,7 +85,6 @@ class DAFA(Method):
     name: ClassVar[str] = "dafa"
     paper: ClassVar[str] = "Lee et al., ICLR 2024"
     suggests: ClassVar[dict[str, Any]] = {
-        "eps": 0.031,
         "epochs": 110,
         "drops": (100.0, 105.0),
         "nesterov": True,

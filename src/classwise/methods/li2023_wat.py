@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -28,7 +28,7 @@ class ExpertWeights(ClassPolicy):
 
     writes: ClassVar[frozenset[str]] = frozenset({"label_weight", "robust_weight"})
     rate: float  # η
-    cost: Tensor | None = None  # c, K + 1 numbers
+    cost: Tensor | None = field(default=None, repr=False)  # c, K + 1 numbers
 
     def needs(self, epoch: int) -> frozenset[Seen]:
         """The recipe's own loss on validation data."""
@@ -60,7 +60,6 @@ class WAT(Method):
     name: ClassVar[str] = "wat"
     paper: ClassVar[str] = "Li and Liu, AAAI 2023"
     suggests: ClassVar[dict[str, Any]] = {
-        "eps": 0.031,
         "epochs": 100,
         "drops": (75.0, 90.0),
         "weight_decay": 2e-4,

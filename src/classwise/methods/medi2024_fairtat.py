@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -72,7 +72,6 @@ class FairTAT(Method):
 
     name: ClassVar[str] = "fairtat"
     paper: ClassVar[str] = "Medi et al., 2024"
-    suggests: ClassVar[dict[str, Any]] = {"epochs": 200, "weight_decay": 5e-4, "valid": "0.02"}
 
     odds: Literal["cfps", "softmax", "uniform"] = "cfps"
     sharpness: Annotated[float, Field(ge=0)] = 2.0  # factor inside the softmax

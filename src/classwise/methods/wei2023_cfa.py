@@ -7,7 +7,7 @@ weight average behind a fairness gate (FAWA). `cfa` is all that apply to the bas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -58,7 +58,6 @@ class CalibratedBeta(ClassPolicy):
 
 MARGIN_FLOORS = {"fat": 0.7, "trades": 0.3}  # λ₁ of the paper; 0.5 on AT
 BETA_FLOOR = 0.5  # λ₂ of the paper
-SUGGESTED: dict[str, Any] = {"epochs": 200, "weight_decay": 5e-4, "valid": "0.02"}
 
 
 class CCM(Method):
@@ -66,7 +65,6 @@ class CCM(Method):
 
     name: ClassVar[str] = "ccm"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
-    suggests: ClassVar[dict[str, Any]] = SUGGESTED
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
@@ -91,7 +89,6 @@ class CCR(Method):
 
     name: ClassVar[str] = "ccr"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
-    suggests: ClassVar[dict[str, Any]] = SUGGESTED
 
     beta_floor: Annotated[float, Field(ge=0, le=1)] = BETA_FLOOR  # λ₂
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
@@ -111,7 +108,6 @@ class FAWA(Method):
 
     name: ClassVar[str] = "fawa"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
-    suggests: ClassVar[dict[str, Any]] = SUGGESTED
 
     threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
     on: Literal["worst", "tail"] = "worst"
@@ -129,7 +125,6 @@ class CFA(Method):
 
     name: ClassVar[str] = "cfa"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
-    suggests: ClassVar[dict[str, Any]] = SUGGESTED
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     beta_floor: Annotated[float, Field(ge=0, le=1)] | None = None  # λ₂; None is without CCR

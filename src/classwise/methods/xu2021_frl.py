@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -44,7 +44,8 @@ class _Multipliers(ClassPolicy):
 
     start: float
     rate: float  # a
-    first: int | None = None  # the epoch that `start` means, once the length of the run is known
+    # The epoch that `start` means, once the length of the run is known.
+    first: int | None = field(default=None, repr=False)
 
     def needs(self, epoch: int) -> frozenset[Seen]:
         """Validation statistics, clean and under PGD-20, from the start on."""
@@ -83,8 +84,8 @@ class FairWeights(_Multipliers):
     slack: float = 0.07  # τ₁ = τ₂
     bound: float = 0.5  # L
     halve_every: int = 40  # epochs after which a₁ is halved
-    clean: PerClass | None = None  # λ_nat
-    boundary: PerClass | None = None  # λ_bnd
+    clean: PerClass | None = field(default=None, repr=False)  # λ_nat
+    boundary: PerClass | None = field(default=None, repr=False)  # λ_bnd
 
     def move(
         self, settings: ClassSettings, feedback: Feedback, number: int
@@ -132,7 +133,7 @@ class FairMargins(_Multipliers):
     slack: float = 0.07  # τ₂
     narrowest: float = 0.98
     widest: float = 3.0
-    boundary: PerClass | None = None  # λ_mar
+    boundary: PerClass | None = field(default=None, repr=False)  # λ_mar
 
     def move(
         self,
@@ -172,7 +173,6 @@ class FRL(Method):
 
     name: ClassVar[str] = "frl"
     paper: ClassVar[str] = "Xu et al., ICML 2021"
-    suggests: ClassVar[dict[str, Any]] = {"weight_decay": 5e-4, "valid": "0.06"}
 
     variant: Literal["both", "reweight", "remargin"] = "both"
     begin: str | None = None  # weights file of a robust model
@@ -184,6 +184,14 @@ class FRL(Method):
     halve_every: Annotated[int, Field(ge=1)] = 40  # epochs after which a₁ is halved
     narrowest: Annotated[float, Field(gt=0, le=1)] = 0.98  # of ε_k / ε
     widest: Annotated[float, Field(ge=1)] | None = None
+
+    @property
+    def suggests(self) -> dict[str, Any]:  # type: ignore[override]
+        """A validation share of 6 %; from a trained model, a short run at its low rate."""
+        valid = {"valid": "0.06"}
+        if self.begin is None:
+            return valid
+        return {**valid, "epochs": 40, "lr": 0.001, "schedule": "constant"}
 
     def resolve(self, among: Among) -> Method:
         """Take the variant's constants, and a warm-up unless a model is given."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -48,12 +48,6 @@ class Trades(Method):
     name: ClassVar[str] = "trades"
     paper: ClassVar[str] = "Zhang et al., ICML 2019"
     base: ClassVar[bool] = True
-    suggests: ClassVar[dict[str, Any]] = {
-        "eps": 0.031,
-        "weight_decay": 2e-4,
-        "epochs": 76,
-        "drops": (75.0,),
-    }
 
     beta: Annotated[float, Field(ge=0)] | None = None  # β; 6, or FRL's own beside it
     normalised: bool | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import os
@@ -50,6 +51,8 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU stream alone; fork_rng restores it
         if ":" in call.name:
+            if call.args:
+                raise ClasswiseError(f"{spec}: name the options, as in {call.name}(option=value)")
             if extra or head != "linear":
                 raise ClasswiseError(
                     f"{spec}: only built-in models take extra outputs or another head; "
@@ -102,7 +105,7 @@ def _own_model(spec: str, options: dict[str, Any], num_classes: int, channels: i
     """Call the user's function with those of our arguments that it names."""
     found = import_object(spec)
     if isinstance(found, nn.Module):
-        return found
+        return copy.deepcopy(found)  # training must not change the object it was given
     if not callable(found):
         raise ClasswiseError(
             f"{spec} is {type(found).__name__}; it must be a model or a function returning one"
@@ -112,7 +115,15 @@ def _own_model(spec: str, options: dict[str, Any], num_classes: int, channels: i
         wanted = inspect.signature(found).parameters
     except ValueError:
         wanted = {}  # type: ignore[assignment]
-    model = found(**{k: v for k, v in offered.items() if k in wanted}, **options)
+    chosen = {k: v for k, v in offered.items() if k in wanted} | options
+    for option in chosen:
+        if (
+            wanted
+            and option not in wanted
+            and not any(parameter.kind == parameter.VAR_KEYWORD for parameter in wanted.values())
+        ):
+            raise unknown(f"option of {spec}", option, wanted)
+    model = found(**chosen)
     if not isinstance(model, nn.Module):
         raise ClasswiseError(
             f"{spec} returned {type(model).__name__}; it must return a torch.nn.Module"

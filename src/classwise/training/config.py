@@ -12,7 +12,6 @@ from torch import nn
 from classwise.attacks.named import parse_attacks
 from classwise.classes.settings import Seen
 from classwise.errors import ClasswiseError, unknown
-from classwise.recipe import epoch_of
 from classwise.spelling import parse_eps, split_outside_brackets
 
 
@@ -89,7 +88,8 @@ def learning_rate(config: TrainConfig, epoch: float) -> float:
         if share < 0.3:
             return config.lr * (1 - 0.96 * (1 + math.cos(math.pi * share / 0.3)) / 2)
         return config.lr * (1 + math.cos(math.pi * (share - 0.3) / 0.7)) / 2
-    passed = sum(epoch >= epoch_of(drop, config.epochs) for drop in config.drops)
+    # Not rounded to whole epochs: a run of one epoch must not begin with a rate already dropped.
+    passed = sum(epoch >= (drop * config.epochs if drop < 1 else drop) for drop in config.drops)
     return config.lr * 0.1**passed
 
 

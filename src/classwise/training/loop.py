@@ -37,7 +37,14 @@ from classwise.slots import KEEPS
 from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
 from classwise.training.progress import TrainProgress
 from classwise.training.record import epoch_record, headline, keep_weights
-from classwise.training.run import Run, append_line, load_model, read_lines, rewrite_lines
+from classwise.training.run import (
+    Run,
+    append_line,
+    describe_run,
+    load_model,
+    read_lines,
+    rewrite_lines,
+)
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.validate import Checker
 from classwise.types import Batch
@@ -66,13 +73,15 @@ def train(
     elif options:
         config = TrainConfig(**{**config.model_dump(), **options})
     source = open_data(config.data) if source is None else source
-    run = Run.create(Path(out), recipe, config, source)
-    if run.finished_epochs and not resume:
+    # Everything is checked before the folder is touched: a typo must not occupy it.
+    trainer = Trainer(Run(Path(out)), recipe, config, source, choose_device(device))
+    trainer.run.claim(trainer.about)
+    if trainer.run.finished_epochs and not resume:
         raise ClasswiseError(
-            f"{out} already holds {run.finished_epochs} epochs of this run; "
+            f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
             "add --resume to go on, or choose another --out"
         )
-    return Trainer(run, recipe, config, source, choose_device(device)).go(quiet)
+    return trainer.go(quiet)
 
 
 class Trainer:
@@ -87,6 +96,7 @@ class Trainer:
         device: torch.device,
     ) -> None:
         self.run, self.recipe, self.config, self.device = run, recipe, config, device
+        self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
         train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
@@ -101,9 +111,9 @@ class Trainer:
         self.augment = fit_augment(self.slots.augment, side, data.mirrored)
         self.ball, self.inner = parse_norm(config.norm), self.slots.inner
         # Conditions under which validation looks: clean always, attacked if training attacks.
-        names = ["clean", config.valid_attack] if self.inner else ["clean"]
-        self.checks = frozenset(Seen("valid", parse_attack(name).name) for name in names)
-        self.chosen_by = Seen("valid", names[-1])
+        attack = parse_attack(config.valid_attack).name if self.inner else "clean"
+        self.chosen_by = Seen("valid", attack)
+        self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model = self._model()
         self._check_outputs(data.images.shape[1:])
         self.teacher = self._frozen(self.slots.teacher)
@@ -134,7 +144,7 @@ class Trainer:
     def go(self, quiet: bool) -> Run:
         """Train from wherever the run stands to its last epoch."""
         config, path = self.config, self.run.path
-        identity = self.run.about["identity"]
+        identity = self.about["identity"]
         state = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
         saved = path / "state.safetensors"
         if saved.exists():
@@ -341,7 +351,7 @@ class Trainer:
         )
 
     def _model(self) -> nn.Module:
-        model = build_model(**self.run.about["network"], seed=self.config.seed).to(self.device)
+        model = build_model(**self.about["network"], seed=self.config.seed).to(self.device)
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.slots.begin is not None:
             begun, _ = load_model(Path(self.slots.begin))

@@ -67,12 +67,12 @@ def apply_preset(
     settings = dict(PRESETS[name])
     steps = settings.pop("steps")
     if name == "paper":
-        for method in recipe.given:
+        for method in recipe.methods:
             settings |= method.suggests
     methods = [
         method.model_copy(update={"steps": steps})
         if "steps" in type(method).model_fields and "steps" not in method.model_fields_set
         else method
-        for method in recipe.given
+        for method in recipe.company
     ]
     return compose(methods), TrainConfig(**{**settings, **options})

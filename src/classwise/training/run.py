@@ -32,11 +32,17 @@ from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
 
 
+FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
+
+
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
     files = [recipe.slots.begin, recipe.slots.teacher]
     facts = {
-        "recipe": recipe.canonical,
+        "recipe": {
+            name: {key: value for key, value in options.items() if key not in FILES}
+            for name, options in recipe.canonical.items()
+        },
         "config": config.model_dump(mode="json", exclude={"data", "watch", "watch_every"}),
         "train": source.train.content_hash,
         "files": [None if path is None else file_hash(Path(path)) for path in files],
@@ -52,58 +58,60 @@ def file_hash(path: Path) -> str:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
 
 
+def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dict[str, Any]:
+    """What run.json says: who the run is, and all that is needed to read it without its data."""
+    data, slots = source.train, recipe.slots
+    mean, deviation = data.channel_statistics
+    return {
+        "format": 1,
+        "identity": identity_of(recipe, config, source),
+        "recipe_name": recipe.name,
+        "recipe": recipe.canonical,
+        "config": config.model_dump(mode="json"),
+        "data": {
+            "name": source.name,
+            "train_hash": data.content_hash,
+            "class_names": data.class_names,
+            "superclass_of": data.superclass_of,
+            "superclass_names": data.superclass_names,
+        },
+        "network": {
+            "spec": config.model,
+            "num_classes": data.num_classes,
+            "channels": data.channels,
+            "mean": mean,
+            "deviation": deviation,
+            "extra": slots.extra_outputs or 0,
+            "head": slots.head or "linear",
+            "head_scale": slots.head_scale or 1.0,
+        },
+        "versions": {
+            "classwise": version("classwise"),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
 @dataclass(frozen=True)
 class Run:
     """A training run on disk."""
 
     path: Path
 
-    @classmethod
-    def create(cls, path: Path, recipe: Recipe, config: TrainConfig, source: DataSource) -> Run:
-        """Begin a run, or step into the same run again; a folder with another one is refused."""
-        run, identity = cls(path), identity_of(recipe, config, source)
-        if run._card.exists():
-            if run.about["identity"] != identity:
+    def claim(self, about: Mapping[str, Any]) -> None:
+        """Take an empty folder, or step into the same run again; another one is refused."""
+        if self._card.exists():
+            if self.about.get("identity") != about["identity"]:
                 raise ClasswiseError(
-                    f"{path} holds another run ({run.about['recipe_name']}, identity "
-                    f"{run.about['identity']}, not {identity}); choose another --out"
+                    f"{self.path} holds another run ({self.about['recipe_name']}, identity "
+                    f"{self.about.get('identity')}, not {about['identity']}); choose another --out"
                 )
-            return run
-        if path.exists() and any(path.iterdir()):
-            raise ClasswiseError(f"{path} exists and is no run of ours; choose another --out")
-        data = source.train
-        mean, deviation = data.channel_statistics
-        about = {
-            "format": 1,
-            "identity": identity,
-            "recipe_name": recipe.name,
-            "recipe": recipe.canonical,
-            "config": config.model_dump(mode="json"),
-            "data": {
-                "name": source.name,
-                "train_hash": data.content_hash,
-                "class_names": data.class_names,
-                "superclass_of": data.superclass_of,
-                "superclass_names": data.superclass_names,
-            },
-            "network": {
-                "spec": config.model,
-                "num_classes": data.num_classes,
-                "channels": data.channels,
-                "mean": mean,
-                "deviation": deviation,
-                "extra": recipe.slots.extra_outputs or 0,
-                "head": recipe.slots.head or "linear",
-                "head_scale": recipe.slots.head_scale or 1.0,
-            },
-            "versions": {
-                "classwise": version("classwise"),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
-        }
-        write_atomically(run._card, (json.dumps(about, indent=1) + "\n").encode())
-        return run
+            return
+        # A write cut short by a kill leaves a .part file, which is nobody's property.
+        if self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
+            raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another --out")
+        write_atomically(self._card, (json.dumps(about, indent=1) + "\n").encode())
 
     @property
     def _card(self) -> Path:
@@ -141,6 +149,12 @@ class Run:
     def finished_epochs(self) -> int:
         """Epochs in its history."""
         return len(self.history)
+
+    @property
+    def unopened_averages(self) -> list[str]:
+        """Averages that took in no epoch, so that there are no weights of theirs to audit."""
+        taken = self.history[-1].get("averages", {}) if self.history else {}
+        return [name for name, count in taken.items() if not count]
 
     @property
     def history(self) -> list[dict[str, Any]]:

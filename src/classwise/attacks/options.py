@@ -1,0 +1,83 @@
+"""What may stand in an attack's brackets, and the one way to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its default, and what else it may be.
+
+    Words are allowed as they are, whole numbers from `least`, other numbers strictly between
+    `above` and `below`.
+    """
+
+    default: Any
+    words: Sequence[str] = ()
+    least: int | None = None
+    above: float | None = None
+    below: float = 1.0
+
+    def read(self, value: Any, where: str) -> Any:
+        """Check a value, or say what would be allowed."""
+        if value is None and "none" in self.words:
+            return "none"  # the grammar reads the word none as None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, str) and value in self.words:
+            return value
+        if number and self.least is not None and value == int(value) and value >= self.least:
+            return int(value)
+        if number and self.above is not None and self.above < value < self.below:
+            return value
+        if isinstance(value, str) and self.words and self.least is None:
+            raise unknown(where, value, self.words)
+        allowed = list(self.words)
+        if self.least is not None:
+            allowed.append(f"a whole number from {self.least} on")
+        if self.above is not None:
+            allowed.append(f"a number between {self.above:g} and {self.below:g}, such as 2/255")
+        raise ClasswiseError(f"{where} is {value!r}; give {' or '.join(allowed)}")
+
+
+def read_options(call: Call, table: Mapping[str, Option]) -> dict[str, Any]:
+    """All options of a call, those not given by their defaults."""
+    for name in call.options:
+        if name not in table:
+            raise unknown(f"option of {call.name}", name, table or ["none"])
+    if call.args:
+        given = ", ".join(map(str, call.args))
+        raise ClasswiseError(f"{call.name}({given}): write option=value in the brackets")
+    return {
+        name: option.read(call.options[name], f"{name} of {call.name}")
+        if name in call.options
+        else option.default
+        for name, option in table.items()
+    }
+
+
+def canonical(name: str, values: Mapping[str, Any], table: Mapping[str, Option]) -> str:
+    """The one spelling of an attack: options that are not the default, in the table's order.
+
+    >>> table = {"step": Option(None, above=0), "start": Option("uniform", words=["none"])}
+    >>> canonical("pgd-20", {"start": "uniform", "step": 2 / 255}, table)
+    'pgd-20(step=2/255)'
+    """
+    said = [
+        f"{option}={_written(values[option])}"
+        for option in table
+        if values[option] != table[option].default
+    ]
+    return f"{name}({','.join(said)})" if said else name
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float):
+        levels = value * 255
+        return f"{round(levels)}/255" if abs(levels - round(levels)) < 1e-9 else repr(value)
+    return str(value)

@@ -1,0 +1,160 @@
+"""AutoAttack under the call people know, with class-wise results."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from classwise.attacks.ball import parse_norm
+from classwise.attacks.fixed import Condition
+from classwise.attacks.named import parse_attack
+from classwise.auditing.evaluate import class_report
+from classwise.auditing.judging import attacked, judge, output_count, predictions, radii
+from classwise.auditing.metrics import ClassReport
+from classwise.auditing.predictions import Predictions
+from classwise.data.dataset import check_labels, check_pixels
+from classwise.errors import ClasswiseError, unknown
+from classwise.types import Batch, Images, Labels, LogitModel
+
+_VERSIONS = {"standard": "autoattack", "rand": "autoattack-rand"}
+log = logging.getLogger("classwise")
+
+
+class AutoAttack:
+    """The standard suite, or your own list with `version="custom"`.
+
+    `run_standard_evaluation` returns adversarial images, as elsewhere; afterwards `report` holds
+    the accuracy of every class and `predictions` what broke each sample. Any number of classes
+    from two on will do. Lines are printed, or, with `verbose=False`, only logged.
+    """
+
+    def __init__(
+        self,
+        model: LogitModel,
+        norm: str | float = "Linf",
+        eps: float | str = 8 / 255,
+        seed: int | None = None,
+        verbose: bool = True,
+        attacks_to_run: Sequence[str] = (),
+        version: str = "standard",
+        device: Any = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if version not in (*_VERSIONS, "custom"):
+            raise unknown("version of AutoAttack", version, (*_VERSIONS, "custom"))
+        if attacks_to_run and version != "custom":
+            raise ClasswiseError(
+                f"attacks_to_run has no effect with version={version!r}; say version='custom'"
+            )
+        self.model = model
+        self.ball = parse_norm(norm)
+        self.eps = eps
+        self.seed = seed or 0
+        self.verbose = verbose
+        self.version = version
+        self.attacks_to_run = list(attacks_to_run)
+        self.class_names = class_names
+        self.device = device  # accepted as elsewhere; the model's own device decides
+        self._clean: Predictions | None = None
+        self._found: Predictions | None = None
+
+    @property
+    def report(self) -> ClassReport:
+        """Clean and robust accuracy of every class."""
+        names = self.class_names
+        if names is None:
+            names = [str(k) for k in range(self._num_classes)]
+        return class_report([self._checked(self._clean), self.predictions], names)
+
+    @property
+    def predictions(self) -> Predictions:
+        """What became of every sample, and which attack broke it."""
+        return self._checked(self._found)
+
+    def run_standard_evaluation(
+        self, x_orig: Images, y_orig: Labels, bs: int = 250, return_labels: bool = False
+    ) -> Any:
+        """Attack everything, `bs` images at a time; adversarial images where there are any."""
+        batch = self._batch(x_orig, y_orig)
+        condition = self._condition()
+        began = time.perf_counter()
+        self._clean = judge(
+            self.model, batch, "clean", num_classes=self._num_classes, radius=0.0,
+            ball=self.ball, width=bs,
+        )  # fmt: skip
+        self._say(f"initial accuracy: {self._clean.correct.mean():.2%}")
+
+        def after(attack: str, standing: Tensor) -> None:
+            seconds = time.perf_counter() - began
+            share = float(standing.double().mean())
+            line = f"robust accuracy after {attack.upper()}: {share:.2%}"
+            self._say(f"{line} (total time {seconds:.1f} s)")
+
+        radius = radii(self.eps, self.ball, len(batch))
+        found = attacked(
+            self.model,
+            batch,
+            condition,
+            num_classes=self._num_classes,
+            radius=radius,
+            ball=self.ball,
+            seed=self.seed,
+            width=bs,
+            after=after,
+        )
+        self._found = predictions(condition, batch, found, radius, self.ball, self.seed)
+        self._say(f"robust accuracy: {self._found.correct.mean():.2%}")
+        moved = found.images.to(x_orig)
+        return (moved, found.predicted.to(y_orig)) if return_labels else moved
+
+    def run_standard_evaluation_individual(
+        self, x_orig: Images, y_orig: Labels, bs: int = 250
+    ) -> dict[str, Images]:
+        """Adversarial images of each attack alone, run on all samples."""
+        names = [search.name for search in self._condition().searches]  # type: ignore[attr-defined]
+        alone = {}
+        for name in names:
+            one = AutoAttack(
+                self.model, self.ball.name, self.eps, self.seed, self.verbose, [name], "custom"
+            )
+            alone[name] = one.run_standard_evaluation(x_orig, y_orig, bs)
+        return alone
+
+    def clean_accuracy(self, x_orig: Images, y_orig: Labels, bs: int = 250) -> float:
+        """Share of images the model gets right as they are."""
+        batch = self._batch(x_orig, y_orig)
+        facts: dict[str, Any] = {"radius": 0.0, "ball": self.ball, "width": bs}
+        found = judge(self.model, batch, "clean", num_classes=self._num_classes, **facts)
+        return float(found.correct.mean())
+
+    def _condition(self) -> Condition:
+        if self.version != "custom":
+            return parse_attack(_VERSIONS[self.version])
+        if not self.attacks_to_run:
+            raise ClasswiseError("version='custom' needs attacks_to_run, such as ['apgd-ce']")
+        return parse_attack(f"suite({','.join(self.attacks_to_run)})")
+
+    def _batch(self, images: Images, labels: Labels) -> Batch:
+        check_pixels(images)
+        if not len(images):
+            raise ClasswiseError("no images given; an evaluation needs at least one")
+        self._num_classes = output_count(self.model, images)
+        check_labels(labels, len(images), self._num_classes)
+        index = torch.arange(len(images), device=labels.device)
+        return Batch(images.detach(), labels.long(), index)
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(line)
+        log.info(line)
+
+    @staticmethod
+    def _checked(found: Predictions | None) -> Predictions:
+        if found is None:
+            raise ClasswiseError("nothing has been run yet; first call run_standard_evaluation")
+        return found

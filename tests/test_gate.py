@@ -1,0 +1,253 @@
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from ledgers import stamp, verdicts
+from refusals import refused
+
+from classwise.auditing.compare import paired_interval
+from classwise.auditing.gate import gate, load_contract, parse_share
+from classwise.auditing.intervals import exact, simultaneous
+from classwise.auditing.ledger import Ledger
+
+NAMES = ["cat", "dog|x", "<person>"]
+
+
+def ledger(path, hits, sizes=(100, 100, 100), model="m1", names=NAMES, **facts):
+    """A ledger in which class k has its first `hits[k]` images right."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    rank = np.concatenate([np.arange(size) for size in sizes])
+    right = rank < np.asarray(hits)[labels]
+    told = np.where(right, labels, (labels + 1) % len(sizes))
+    about = {"recipe_name": "at", "data": {"class_names": names}}
+    found = verdicts(np.arange(len(labels)), predicted=told, labels=labels)
+    Ledger(path, about).append(found, stamp(model=model, **facts))
+    return path
+
+
+@pytest.fixture
+def contract(tmp_path):
+    def write(text):
+        path = tmp_path / "contract.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def decide(contract, path, rule, baseline=None):
+    (one,) = gate(contract(f"[[rule]]\nunder = 'pgd-2'\n{rule}\n"), path, baseline).outcomes
+    return one
+
+
+class TestRates:
+    def test_no_class_below(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        one = decide(contract, path, "no_class_below = '15 %'")
+        assert one.status == "passed"
+        assert "cat 15.0 %" in one.why
+        one = decide(contract, path, "no_class_below = 0.41")
+        assert one.status == "failed"
+        assert one.why.index("cat 15.0 %") < one.why.index("dog|x 40.0 %")
+        assert "person" not in one.why
+
+    def test_a_named_class_and_the_overall_rate(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        for rule, status in (
+            ("class = '<person>'\nat_least = '80 %'", "passed"),
+            ("class = '<person>'\nat_least = '81 %'", "failed"),
+            ("overall_at_least = 0.45", "passed"),
+            ("overall_at_least = 0.451", "failed"),
+        ):
+            assert decide(contract, path, rule).status == status
+
+    def test_a_bar_hit_exactly_is_kept(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [57, 200, 200], (200, 200, 200))
+        assert decide(contract, path, "no_class_below = '28.5 %'").status == "passed"
+
+    def test_with_confidence_only_what_is_proven_breaks(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        low, high = simultaneous([15, 40, 80], 100, 0.95)
+        for bar, status in (
+            (low[0] - 0.001, "passed"),
+            (0.2, "undecided"),
+            (high[0] + 0.001, "failed"),
+        ):
+            one = decide(contract, path, f"no_class_below = {bar}\nconfidence = 0.95")
+            assert one.status == status
+            assert one.holds == (status != "failed")
+        one = decide(contract, path, "no_class_below = 0.2\nconfidence = 0.95\nstrict = true")
+        assert (one.status, one.holds) == ("undecided", False)
+        high = exact([15], [100], 0.9)[1][0]
+        for bar, status in ((high - 0.001, "undecided"), (high + 0.001, "failed")):
+            rule = f"class = 'cat'\nat_least = {bar}\nconfidence = 0.9"
+            assert decide(contract, path, rule).status == status
+
+    def test_a_class_without_images_cannot_pass(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 0], (100, 100, 0))
+        one = decide(contract, path, "no_class_below = 0.1")
+        assert one.status == "undecided"
+        assert "no images of <person>" in one.why
+        assert decide(contract, path, "no_class_below = 0.2").status == "failed"
+        assert decide(contract, path, "class = '<person>'\nat_least = 0").status == "failed"
+
+
+class TestDrops:
+    @pytest.mark.parametrize(
+        ("now", "points", "status"),
+        [
+            ([50, 50, 50], 3, "undecided"),  # no disagreement at all, yet only 100 images
+            ([50, 50, 50], 12, "passed"),
+            ([20, 50, 50], 3, "failed"),
+            ([20, 50, 50], 30, "undecided"),
+            ([99, 99, 99], 0, "passed"),
+        ],
+    )
+    def test_a_class_may_not_fall_behind_the_baseline(
+        self, tmp_path, contract, now, points, status
+    ):
+        before = ledger(tmp_path / "before", [50, 50, 50])
+        after = ledger(tmp_path / "after", now, model="m2")
+        rule = f"no_class_drops_more_than = '{points} points'\nconfidence = 0.95"
+        one = decide(contract, after, rule, before)
+        assert one.status == status
+        change = np.array(now) - 50
+        level = 1 - 2 * 0.05 / 3
+        lost, won = np.maximum(-change, 0), np.maximum(change, 0)
+        low, high = paired_interval(lost, won, 100, level)
+        expected = (
+            "failed"
+            if (high < -points / 100).any()
+            else "passed"
+            if (low >= -points / 100).all()
+            else "undecided"
+        )
+        assert status == expected
+
+    def test_a_harmless_change_seldom_breaks_the_gate(self, tmp_path, contract):
+        random, alarms = np.random.default_rng(0), 0
+        text = contract("[[rule]]\nunder='pgd-2'\nno_class_drops_more_than = 0.0")
+        from classwise.auditing.gate import check
+        from classwise.auditing.stored import StoredAudit
+
+        rules, labels = load_contract(text), np.repeat(np.arange(3), 200)
+        for _ in range(300):
+            audits = []
+            for _side in range(2):
+                right = random.random(600) < 0.7
+                told = np.where(right, labels, (labels + 1) % 3)
+                found = verdicts(np.arange(600), predicted=told, labels=labels)
+                audits.append(
+                    StoredAudit(
+                        "r", "w", "test", tuple("abc"), {"pgd-2": found}, {"pgd-2": stamp()}
+                    )
+                )
+            alarms += not check(rules, audits[0], audits[1]).passed
+        assert 0 < alarms / 300 <= 0.05 + 0.03
+
+    def test_a_baseline_is_needed_and_must_fit(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [50, 50, 50])
+        rule = "no_class_drops_more_than = 0.03"
+        with refused("--baseline"):
+            decide(contract, path, rule)
+        with refused("was not audited under pgd-2", "eps"):
+            decide(contract, path, rule, ledger(tmp_path / "other eps", [1, 1, 1], eps=0.2))
+        with refused("different data"):
+            decide(contract, path, rule, ledger(tmp_path / "other data", [1, 1, 1], data="d2"))
+        with refused("different classes"):
+            other = ledger(tmp_path / "other names", [1, 1, 1], names=["x", "y", "z"])
+            decide(contract, path, rule, other)
+
+
+class TestOutputs:
+    @pytest.fixture
+    def report(self, tmp_path, contract):
+        text = """
+            name = "signs & <co>"
+            [[rule]]
+            under = "pgd-2"
+            no_class_below = "10 %"
+            [[rule]]
+            under = "pgd-2"
+            class = "dog|x"
+            at_least = "60 %"
+            [[rule]]
+            under = "pgd-2"
+            no_class_below = "20 %"
+            confidence = 0.95
+        """
+        return gate(contract(text), ledger(tmp_path / "run", [15, 40, 80]))
+
+    def test_the_exit_code_is_that_of_the_worst_rule(self, report, tmp_path, contract):
+        assert not report.passed
+        assert report.exit_code == 1
+        assert report.headline.startswith("signs & <co>: 1 of 3 rules broken, 1 undecided")
+        fine = contract("[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.1")
+        assert gate(fine, tmp_path / "run").exit_code == 0
+
+    def test_junit_is_xml_with_a_case_per_rule(self, report):
+        suite = ElementTree.fromstring(report.junit())
+        assert suite.attrib["name"] == "signs & <co>"
+        assert [suite.attrib[n] for n in ("tests", "failures", "skipped")] == ["3", "1", "1"]
+        passed, failed, undecided = suite
+        assert passed.find("failure") is None
+        assert "dog|x 40.0 %" in failed.find("failure").attrib["message"]
+        assert failed.attrib["name"] == "dog|x at least 60.0 % under pgd-2"
+        assert undecided.find("skipped") is not None
+
+    def test_markdown_is_a_table_that_names_cannot_break(self, report):
+        lines = report.markdown().splitlines()
+        rows = [line for line in lines if line.startswith("|")]
+        assert len(rows) == 5
+        assert all(row.replace("\\|", "").count("|") == 4 for row in rows)
+        assert "✅ passed" in rows[2]
+        assert "❌ failed" in rows[3]
+        assert "⚠️ undecided" in rows[4]
+        assert "<co>" not in report.markdown().replace("\\<co\\>", "")
+
+
+class TestContracts:
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", ("rule", "required")),
+            ("rule = []", ("rule", "at least 1")),
+            ("[[rule]]\nunder = 'x'", ("rule 1", "one demand", "no_class_below")),
+            ("[[rule]]\nno_class_below = 0.1", ("rule 1 under", "required")),
+            (
+                "[[rule]]\nunder='x'\nno_class_below=0.1\noverall_at_least=0.2",
+                ("rule 1", "this one 2"),
+            ),
+            ("[[rule]]\nunder='x'\nno_class_below=15", ("rule 1 no_class_below", "15 %")),
+            ("[[rule]]\nunder='x'\nno_class_below='15'", ("rule 1 no_class_below", "no share")),
+            ("[[rule]]\nunder='x'\nno_class_below=true", ("no share",)),
+            ("[[rule]]\nunder='x'\nat_least=0.4", ("class =",)),
+            ("[[rule]]\nunder='x'\nclass='cat'\nno_class_below=0.4", ("at_least =",)),
+            ("[[rule]]\nunder='x'\nno_class_belwo=0.4", ("no_class_belwo",)),
+            ("[[rule]]\nunder='x'\nno_class_below=0.4\nconfidence=95", ("confidence",)),
+            ("[[rule]]\nunder='x'\nno_class_below=0.4\neps=8", ("eps", "8/255")),
+            ("[[rule]\n", ("not TOML",)),
+        ],
+    )
+    def test_mistakes_are_named_with_their_place(self, contract, text, words):
+        path = contract(text)
+        with refused("contract.toml", *words):
+            load_contract(path)
+
+    def test_a_file_that_is_not_there(self, tmp_path):
+        with refused("cannot read", "gone.toml"):
+            load_contract(tmp_path / "gone.toml")
+
+    def test_shares_as_people_write_them(self):
+        found = [parse_share(text) for text in ("15%", "15 per cent", " 2.5 % ", "1 point", 0, 1)]
+        assert found == pytest.approx([0.15, 0.15, 0.025, 0.01, 0, 1])
+
+    def test_what_was_not_audited_is_no_pass(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        with refused("autoattack", "classwise audit"):
+            gate(contract("[[rule]]\nunder = 'autoattack'\nno_class_below = 0.1"), path)
+        with refused("'cta'", "did you mean 'cat'"):
+            decide(contract, path, "class = 'cta'\nat_least = 0.1")
+        with refused("eps 0.2", "audited at 0.1"):
+            decide(contract, path, "no_class_below = 0.1\neps = 0.2")
+        assert decide(contract, path, "no_class_below = 0.1\neps = 0.1").status == "passed"
