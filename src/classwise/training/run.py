@@ -31,7 +31,6 @@ from classwise.recipe import Recipe, compose, make_method
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
 
-
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
 
 

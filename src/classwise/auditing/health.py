@@ -1,0 +1,295 @@
+"""Signs that an audit measures broken gradients or a broken set-up rather than robustness.
+
+A flag is a reason to look, in words, with the classes it concerns; no flag is no proof of health.
+Comparisons are paired and tested, so that chance alone seldom raises one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from classwise.attacks.blackbox import BlackBox
+from classwise.attacks.losses import CrossEntropy, LogitGap
+from classwise.attacks.suite import ask
+from classwise.auditing.compare import holm
+from classwise.auditing.evaluate import evaluate
+from classwise.auditing.judging import as_floats, device_of, eval_mode, output_count
+from classwise.auditing.shards import Predictions
+from classwise.data.batches import Batches
+from classwise.types import Batch, LogitModel
+
+Mask = npt.NDArray[np.bool_]
+_SURE = 0.01  # chance of a false flag in each comparison
+_FEW = 0.05  # share of images from which a defect counts
+
+
+class Flag(NamedTuple):
+    """A sign of trouble: its name, the finding in words, and the classes where it is certain."""
+
+    name: str
+    words: str
+    classes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        where = f" ({', '.join(self.classes)})" if self.classes else ""
+        return f"{self.name}: {self.words}{where}"
+
+
+def check_health(
+    model: LogitModel,
+    images: Any,
+    labels: Any,
+    *,
+    eps: float = 8 / 255,
+    norm: str = "Linf",
+    class_names: Sequence[str] | None = None,
+    steps: int = 10,
+    queries: int = 200,
+    batch_size: int = 128,
+    seed: int = 0,
+) -> list[Flag]:
+    """Probe a model for gradient masking and broken evaluation; a few hundred images suffice.
+
+    Costs about 5·`steps` gradients and `queries` forward passes for every image. The model is
+    left as it was.
+    """
+    pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels).long()
+    count = len(class_names) if class_names is not None else output_count(model, pixels)
+    names = tuple(class_names or (str(k) for k in range(count)))
+    home = device_of(model)
+    x = as_floats(pixels.to(home)).to(_precision(model, as_floats(pixels[:1]).dtype))
+    batch = Batch(x, numbers.to(home), torch.arange(len(x), device=home))
+    flags = _mode_flags(model)
+    with eval_mode(model):
+        logits = ask(model, x, batch_size, count)
+        flags += _answer_flags(model, batch, logits, batch_size, names)
+        flags += _scale_flags(model, batch, logits, batch_size)
+        black_box = isinstance(model, BlackBox)
+        if not black_box:
+            flags += _gradient_flags(model, batch, logits, batch_size, names)
+    if black_box:
+        return flags
+    data = Batches(pixels, numbers, torch.arange(len(x)), batch_size)
+    facts: dict[str, Any] = {"num_classes": count, "norm": norm, "seed": seed}
+    white = f"pgd-{steps}(verdict=any)"
+    attacks = ["fgsm", white, f"square(queries={queries})"]
+    found = evaluate(model, data, attacks=attacks, eps=eps, **facts)
+    wider = evaluate(model, data, attacks=[white], eps=min(2 * eps, 0.999), **facts)
+    huge = 0.5 if norm == "Linf" else 0.5 * float(x[0].numel()) ** 0.5
+    far = evaluate(model, data, attacks=[f"pgd-{2 * steps}(verdict=any)"], eps=huge, **facts)
+    return flags + check_records([*found, *wider], names) + _far_flags(far[0], names)
+
+
+def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> list[Flag]:
+    """Flags that stored verdicts raise by themselves, without the model.
+
+    Of two attacks on the same images the stronger one should break no fewer: gradients no fewer
+    than random search, many steps no fewer than few, a larger radius no fewer than a smaller one.
+    """
+    flags = []
+    for weak in found:
+        for strong in found:
+            said = _order(weak, strong)
+            if said is not None:
+                name, words = said
+                both, here, there = np.intersect1d(weak.sample, strong.sample, return_indices=True)
+                if len(both):
+                    fell, stood = ~weak.correct[here], strong.correct[there]
+                    only_weak, only_strong = fell & stood, ~fell & ~stood
+                    label = weak.label[here]
+                    flags += _upset(name, words, only_weak, only_strong, label, class_names)
+    for one in found:
+        last = np.array([str(name).startswith("square") for name in one.broken_by])
+        if not one.condition.startswith("square") and last.sum() >= max(3, 0.01 * len(last)):
+            flags.append(
+                Flag(
+                    "black-box-beats-white-box",
+                    f"in {one.condition}, square broke {last.sum()} of {len(last)} images that "
+                    "the gradient attacks before it left standing",
+                    _certain(last, np.zeros_like(last), one.label, class_names),
+                )
+            )
+    return flags
+
+
+def _order(weak: Predictions, strong: Predictions) -> tuple[str, str] | None:
+    """Say why `strong` should be stronger than `weak`; None if nothing says so."""
+    if weak is strong or weak.norm != strong.norm or "clean" in (weak.condition, strong.condition):
+        return None
+    near, far = float(weak.radius.max(initial=0)), float(strong.radius.max(initial=0))
+    first, second = (_family(one.condition) for one in (weak, strong))
+    pair = f"{weak.condition} breaks images that {strong.condition} does not"
+    if near < far and weak.condition == strong.condition:
+        at = f"{weak.condition} breaks images at eps {near:.4g} that it does not at {far:.4g}"
+        return "larger-eps-weaker", at
+    if near != far:
+        return None
+    if first[0] == "square" and second[0] not in ("square", "fgsm", "other"):
+        return "black-box-beats-white-box", pair
+    one_step = first == ("fgsm", 1) and second[0] in ("pgd", "cw")
+    if second[1] > first[1] and (one_step or (first[0] == second[0] and first[0] in ("pgd", "cw"))):
+        return "more-steps-weaker", pair
+    return None
+
+
+def _family(condition: str) -> tuple[str, int]:
+    """The kind of an attack and its number of steps."""
+    match = re.match(r"(pgd|cw)-(\d+)", condition)
+    if match:
+        return match[1], int(match[2])
+    kinds = {"fgsm": 1, "square": 0, "apgd": 100, "autoattack": 100}
+    return next(((k, n) for k, n in kinds.items() if condition.startswith(k)), ("other", 0))
+
+
+def _upset(
+    name: str, words: str, weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]
+) -> list[Flag]:
+    """A flag if the weaker attack alone breaks more than the stronger alone, beyond chance."""
+    ahead = int(weak.sum()), int(strong.sum())
+    overall = stats.binomtest(ahead[0], sum(ahead), 0.5, "greater").pvalue if sum(ahead) else 1.0
+    classes = _certain(weak, strong, label, class_names)
+    if overall > _SURE and not classes:
+        return []
+    return [Flag(name, f"{words}: {ahead[0]} against {ahead[1]} of {len(weak)}", classes)]
+
+
+def _certain(weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]) -> tuple[str, ...]:
+    """Classes in which `weak` is ahead beyond chance (sign test, Holm over classes)."""
+    b = np.bincount(label[weak], minlength=len(class_names))
+    c = np.bincount(label[strong], minlength=len(class_names))
+    p_values = stats.binom.sf(b - 1, b + c, 0.5)
+    return tuple(class_names[k] for k in np.flatnonzero(holm(p_values) <= _SURE))
+
+
+def _precision(model: LogitModel, given: torch.dtype) -> torch.dtype:
+    """The precision of a module's weights; a function takes images as they are."""
+    tensors = model.parameters() if isinstance(model, nn.Module) else iter(())
+    return next((one.dtype for one in tensors if one.is_floating_point()), given)
+
+
+def _mode_flags(model: LogitModel) -> list[Flag]:
+    if not isinstance(model, nn.Module):
+        return []
+    flags = []
+    if model.training:
+        flags.append(Flag("train-mode", "the model was given in train mode; judged in eval mode"))
+    with eval_mode(model):
+        stuck = [name or "the model" for name, part in model.named_modules() if part.training]
+    if stuck:
+        words = f"eval() leaves {len(stuck)} parts in train mode, such as {stuck[0]}"
+        flags.append(Flag("train-mode", words))
+    return flags
+
+
+def _answer_flags(
+    model: LogitModel, batch: Batch, logits: Tensor, width: int, names: Sequence[str]
+) -> list[Flag]:
+    """Probabilities, randomness, and answers that depend on the neighbours in the batch."""
+    flags = []
+    sums = logits.sum(1)
+    shares = ((logits >= 0) & (logits <= 1)).all() & ((sums - 1).abs() < 1e-3).all()
+    if len(logits) and bool(shares):
+        flags.append(
+            Flag(
+                "probabilities",
+                "the outputs are probabilities, not logits: a second softmax flattens the "
+                "gradients; audit the model without its softmax",
+            )
+        )
+    scale = 1e-4 * (1 + logits.abs().amax(1))
+    again = ask(model, batch.images, width, logits.shape[1])
+    differs = (again - logits).abs().amax(1) > scale
+    if bool(differs.any()):
+        words = f"two passes over the same images differ for {int(differs.sum())} of {len(logits)}"
+        return [*flags, Flag("random", f"{words}; average over passes, or use autoattack-rand")]
+    few = min(16, len(logits))
+    alone = ask(model, batch.images[:few], 1, logits.shape[1])
+    moved = (alone - logits[:few]).abs().amax(1) > scale[:few]
+    if bool(moved.any()):
+        classes = tuple(names[k] for k in batch.labels[:few][moved].unique().tolist())
+        words = "an image's answer depends on its batch, as with BatchNorm in train mode"
+        flags.append(Flag("batch-dependent", words, classes))
+    return flags
+
+
+def _scale_flags(model: LogitModel, batch: Batch, logits: Tensor, width: int) -> list[Flag]:
+    """Feed the images as other pipelines would, and see whether the model likes that better."""
+    x = batch.images
+    mean = x.mean((0, 2, 3), keepdim=True)
+    deviation = x.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
+    probes = {
+        "double-normalisation": (
+            x * deviation + mean,
+            "images with one normalisation undone are classified better: is it applied twice?",
+        ),
+        "missing-normalisation": (
+            (x - mean) / deviation,
+            "normalised images are classified better: the model lacks its normalisation",
+        ),
+        "grey-levels": (x * 255, "images in 0 … 255 are classified better than in [0, 1]"),
+    }
+    right, flags = logits.argmax(1) == batch.labels, []
+    for name, (probe, words) in probes.items():
+        with torch.no_grad():
+            parts = [model(part) for part in torch.split(probe, width)]
+        now = torch.cat(parts).argmax(1) == batch.labels
+        won, lost = int((now & ~right).sum()), int((right & ~now).sum())
+        gain = (won - lost) / max(len(right), 1)
+        if gain >= 0.1 and stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= 1e-3:
+            flags.append(Flag(name, f"{words} ({won} more right, {lost} fewer)"))
+    return flags
+
+
+def _gradient_flags(
+    model: LogitModel, batch: Batch, logits: Tensor, width: int, names: Sequence[str]
+) -> list[Flag]:
+    """Zero gradients at rightly classified images, of cross-entropy and of the logit gap."""
+    right = (logits.argmax(1) == batch.labels).cpu().numpy()
+    zero: dict[str, Mask] = {}
+    for word, kind in (("cross-entropy", CrossEntropy), ("logit gap", LogitGap)):
+        flat = []
+        for rows in torch.split(torch.arange(len(batch), device=batch.labels.device), width):
+            start = batch.images[rows].detach().requires_grad_()
+            with torch.enable_grad():
+                height = kind(batch.labels[rows])(model(start)).sum()
+                if not height.requires_grad:
+                    slope = torch.zeros_like(start)
+                else:
+                    (given,) = torch.autograd.grad(height, start, allow_unused=True)
+                    slope = torch.zeros_like(start) if given is None else given
+            flat.append(slope.flatten(1).abs().amax(1) == 0)
+        zero[word] = torch.cat(flat).cpu().numpy() & right
+    label = batch.labels.cpu().numpy()
+    either = zero["cross-entropy"] | zero["logit gap"]
+    n = np.bincount(label[right], minlength=len(names))
+    bad = np.bincount(label[either], minlength=len(names))
+    many = (bad >= np.maximum(2, 2 * _FEW * n)) & (n > 0)
+    if either.sum() < max(1, _FEW * right.sum()) and not many.any():
+        return []
+    total = max(right.sum(), 1)
+    shares = " and ".join(f"{mask.sum() / total:.0%} for {word}" for word, mask in zero.items())
+    words = f"the gradient is exactly zero at rightly classified images: {shares}"
+    return [Flag("zero-gradients", words, tuple(names[k] for k in np.flatnonzero(many)))]
+
+
+def _far_flags(found: Predictions, names: Sequence[str]) -> list[Flag]:
+    """Accuracy above chance where the ball holds a plain grey image for every class."""
+    n = np.bincount(found.label, minlength=len(names))
+    hits = np.bincount(found.label[found.correct], minlength=len(names))
+    chance = max(1 / len(names), float(n.max() / n.sum()))
+    overall = stats.binomtest(int(hits.sum()), int(n.sum()), chance, "greater").pvalue
+    p_values = np.where(n > 0, stats.binom.sf(hits - 1, n, 0.5), 1.0)
+    classes = tuple(names[k] for k in np.flatnonzero(holm(p_values) <= _SURE))
+    if overall > _SURE and not classes:
+        return []
+    rate, eps = hits.sum() / n.sum(), float(found.radius.max())
+    words = f"{rate:.0%} survive {found.condition} at eps {eps:.3g}, where chance is {chance:.0%}"
+    return [Flag("robust-at-huge-eps", words, classes)]

@@ -1,0 +1,231 @@
+import numpy as np
+import pytest
+import torch
+from ledgers import verdicts
+from torch import nn
+
+from classwise.auditing.health import check_health, check_records
+from classwise.data.sources import open_data
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+EPS = 0.15
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A small net that knows its digits, and 200 images it has not seen."""
+    source = open_data("digits")
+    train, test = source.train, source.test
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    x, y = train.images.float() / 255, train.labels
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimiser.step()
+    return net.eval(), test.images[:200].float() / 255, test.labels[:200]
+
+
+class Wrapped(nn.Module):
+    """A net behind some mischief."""
+
+    def __init__(self, net, before=lambda x: x, after=lambda z: z):
+        super().__init__()
+        self.net, self.before, self.after = net, before, after
+
+    def forward(self, x):
+        return self.after(self.net(self.before(x)))
+
+
+def flags(model, digits, **facts):
+    found = check_health(model, *digits[1:], **{"eps": EPS, "class_names": NAMES, **facts})
+    return {flag.name: flag for flag in found}
+
+
+class TestHonest:
+    def test_an_honest_net_raises_no_flag(self, digits):
+        assert flags(digits[0], digits) == {}
+        assert flags(digits[0], digits, norm="L2", eps=0.5) == {}
+
+    def test_so_does_a_linear_one_on_which_one_step_is_as_good_as_many(self, digits):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+        _, images, labels = digits
+        optimiser = torch.optim.Adam(net.parameters(), lr=0.05)
+        for _ in range(100):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(images), labels).backward()
+            optimiser.step()
+        assert flags(net.eval(), digits) == {}
+
+    def test_two_classes_are_enough(self, digits):
+        net, images, labels = digits
+        few = labels < 2
+        two = Wrapped(net, after=lambda z: z[:, :2])
+        assert check_health(two, images[few], labels[few], eps=EPS) == []
+
+    @pytest.mark.usefixtures("untouched_random_state")
+    def test_the_model_is_left_as_it_was(self, digits, net):
+        model = net(10).train()
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        images = digits[1][:20].double()
+        found = check_health(model, images, digits[2][:20], eps=EPS, steps=2, queries=5)
+        assert model.training
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert all(p.grad is None and p.requires_grad for p in model.parameters())
+        assert found[0].name == "train-mode"
+
+
+class TestMasked:
+    def test_huge_logits(self, digits):
+        found = flags(Wrapped(digits[0], after=lambda z: 1e4 * z), digits)
+        assert {"zero-gradients", "black-box-beats-white-box"} <= set(found)
+        assert "cross-entropy" in found["zero-gradients"].words
+        assert "0% for logit gap" in found["zero-gradients"].words
+        assert len(found["zero-gradients"].classes) == 10
+
+    def test_quantised_input(self, digits):
+        rounded = Wrapped(digits[0], before=lambda x: (4 * x).round() / 4)
+        found = flags(rounded, digits)
+        assert {"zero-gradients", "black-box-beats-white-box"} <= set(found)
+        assert "100% for cross-entropy and 100% for logit gap" in found["zero-gradients"].words
+
+    def test_a_single_masked_class_is_named(self, digits):
+        def hide(z):
+            return torch.where((z.argmax(1) == 3)[:, None], z.detach(), z)
+
+        found = flags(Wrapped(digits[0], after=hide), digits)
+        assert found["zero-gradients"].classes == ("three",)
+        assert found["black-box-beats-white-box"].classes in ((), ("three",))
+
+    def test_gradients_that_lie_off_the_data_are_worse_with_more_steps(self, digits):
+        class Lying(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                on_grid = ((15 * x - (15 * x).round()).abs() < 1e-3) | (x > 0.99)
+                ctx.save_for_backward(on_grid.flatten(1).all(1))
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, slope):
+                (honest,) = ctx.saved_tensors
+                return torch.where(honest[:, None, None, None], slope, -slope)
+
+        images = (15 * digits[1]).round() / 15
+        model = Wrapped(digits[0], before=Lying.apply)
+        found = check_health(model, images, digits[2], eps=EPS, class_names=NAMES)
+        assert "more-steps-weaker" in {flag.name for flag in found}
+
+    def test_a_net_that_ignores_its_images_survives_everything(self, digits):
+        _, images, labels = digits
+        secret = {row.numpy().round(2).tobytes(): int(y) for row, y in zip(images, labels)}
+
+        def cheat(x):
+            """Looks the nearest known image up: no gradient, and robust at any radius."""
+            distance = torch.cdist(x.flatten(1), images.flatten(1))
+            return nn.functional.one_hot(labels[distance.argmin(1)], 10).float() + 0 * x.sum()
+
+        assert secret
+        found = flags(Wrapped(nn.Identity(), after=cheat), digits)
+        assert "robust-at-huge-eps" in found
+        assert "zero-gradients" in found
+
+
+class TestBroken:
+    def test_randomness(self, digits):
+        noise = torch.Generator().manual_seed(0)
+        shaky = Wrapped(digits[0], after=lambda z: z + 0.1 * torch.randn(z.shape, generator=noise))
+        assert "random" in flags(shaky, digits)
+
+    def test_probabilities(self, digits):
+        assert "probabilities" in flags(Wrapped(digits[0], after=lambda z: z.softmax(1)), digits)
+        logs = flags(Wrapped(digits[0], after=lambda z: z.log_softmax(1)), digits)
+        assert "probabilities" not in logs
+
+    def test_answers_that_depend_on_the_batch(self, digits):
+        def normed(x):
+            return (x - x.mean(0)) / (x.std(0) + 0.1) if len(x) > 1 else 0 * x
+
+        assert "batch-dependent" in flags(Wrapped(digits[0], before=normed), digits)
+
+    def test_a_part_that_will_not_leave_train_mode(self, digits):
+        class Stubborn(nn.Dropout):
+            def train(self, mode=True):
+                return super().train(True)
+
+        found = flags(nn.Sequential(Stubborn(0.0), digits[0]).eval(), digits)
+        assert "such as 0" in found["train-mode"].words
+
+    def test_normalisation_twice_or_never(self, digits):
+        net, images, _ = digits
+        mean, deviation = images.mean(), images.std()
+        twice = flags(Wrapped(net, before=lambda x: (x - mean) / deviation), digits)
+        assert "double-normalisation" in twice
+        never = flags(Wrapped(net, before=lambda x: x * deviation + mean - 0.3), digits)
+        assert "double-normalisation" not in never
+
+    def test_grey_levels(self, digits):
+        found = flags(Wrapped(digits[0], before=lambda x: x / 255), digits)
+        assert "grey-levels" in found
+
+    def test_a_black_box_is_checked_without_gradients(self, digits):
+        from classwise.attacks.blackbox import BlackBox
+
+        net = digits[0]
+
+        def scores(array):
+            with torch.no_grad():
+                return net(torch.from_numpy(array)).softmax(1).numpy()
+
+        assert set(flags(BlackBox(scores), digits)) == {"probabilities"}
+
+
+class TestRecords:
+    def told(self, fallen, condition, radius=0.1, count=300):
+        samples = np.arange(count)
+        predicted = np.where(np.isin(samples, fallen), (samples + 1) % 3, samples % 3)
+        found = verdicts(samples, predicted=predicted, condition=condition)
+        found.radius[:] = radius
+        return found
+
+    def names(self, *found):
+        return [flag.name for flag in check_records(found, ("a", "b", "c"))]
+
+    def test_stronger_attacks_must_break_no_fewer(self):
+        many, few = range(60), range(20)
+        for name, weak, strong in (
+            ("black-box-beats-white-box", "square", "apgd-ce"),
+            ("black-box-beats-white-box", "square(queries=100)", "pgd-20"),
+            ("more-steps-weaker", "pgd-10", "pgd-40"),
+            ("more-steps-weaker", "fgsm", "pgd-10"),
+        ):
+            assert self.names(self.told(many, weak), self.told(few, strong)) == [name]
+            assert self.names(self.told(few, weak), self.told(many, strong)) == []
+        near, far = self.told(many, "pgd-10", 0.1), self.told(few, "pgd-10", 0.2)
+        assert self.names(far, near) == ["larger-eps-weaker"]
+        assert self.names(self.told(few, "pgd-10", 0.1), self.told(many, "pgd-10", 0.2)) == []
+
+    def test_chance_raises_no_flag(self):
+        weak, strong = self.told(range(20), "fgsm"), self.told(range(5, 23), "pgd-10")
+        assert self.names(weak, strong) == []
+
+    def test_the_class_is_named_where_it_is_certain(self):
+        weak = self.told(range(0, 90, 3), "fgsm")
+        strong = self.told(range(1, 90, 3), "pgd-10")
+        (flag,) = check_records([weak, strong], ("a", "b", "c"))
+        assert flag.classes == ("a",)
+        assert "(a)" in str(flag)
+
+    def test_square_at_the_end_of_a_suite(self):
+        suite = self.told(range(30), "autoattack")
+        suite.broken_by[:30] = "apgd-ce"
+        assert self.names(suite) == []
+        suite.broken_by[:10] = "square"
+        assert self.names(suite) == ["black-box-beats-white-box"]
+
+    def test_other_norms_radii_and_clean_images_are_not_compared(self):
+        assert self.names(self.told(range(60), "clean", 0), self.told([], "pgd-10")) == []
+        assert self.names(self.told(range(60), "fgsm", 0.2), self.told([], "pgd-10")) == []
