@@ -8,14 +8,9 @@ from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 from scipy import optimize, stats
 
-from classwise.auditing.compare import (
-    bootstrap_changes,
-    diff,
-    holm,
-    mcnemar,
-    paired_interval,
-)
+from classwise.auditing.compare import bootstrap_changes, diff
 from classwise.auditing.ledger import Ledger
+from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
 from classwise.auditing.stored import diff_runs, read_stored
 
 NAMES = ("a", "b", "c")
@@ -163,6 +158,7 @@ class TestDiff:
         assert (found.better, found.worse, found.undecided) == (("a",), ("b",), ("c",))
         assert found.verdict == "1 class better, 1 worse, 1 undecided"
         assert found.worst.low > 0
+        assert found.worst_sure.low < found.worst_sure.difference < found.worst_sure.high
         for k in range(3):
             mine = first.label == k
             change = second.correct[mine].mean() - first.correct[mine].mean()
@@ -201,13 +197,41 @@ class TestDiff:
         with refused("level"):
             diff(verdicts([0]), verdicts([0]), NAMES, level=95)
 
-    def test_the_worst_class_interval_holds_the_truth(self):
+    @pytest.mark.parametrize(
+        ("before", "after", "n"),
+        [
+            ([0.2, 0.5, 0.6], [0.3, 0.45, 0.6], 150),
+            ([0.5] * 10, [0.5] * 10, 100),
+            ([0.5] * 10, [0.55] * 10, 100),
+            ([0.5] * 10, [0.4, *[0.5] * 9], 100),  # the bootstrap holds this one in 64 of 100
+            ([0.4, *[0.5] * 9], [0.5] * 10, 100),
+            ([0.5, 0.5], [0.4, 0.6], 300),
+        ],
+    )
+    def test_the_sure_worst_class_interval_holds_the_truth(self, before, after, n):
         random, covered = np.random.default_rng(5), 0
-        before, after = np.array([0.2, 0.5, 0.6]), np.array([0.3, 0.45, 0.6])
-        for _ in range(300):
-            found = diff(*pair(random, before, after, 150), NAMES, draws=400)
-            covered += found.worst.low <= 0.1 <= found.worst.high
-        assert covered / 300 >= 0.92
+        truth = min(after) - min(before)
+        for _ in range(400):
+            first, second = pair(random, before, after, n)
+            sizes = np.full(len(before), n)
+            hits, lost, won = (
+                np.bincount(first.label[mask], minlength=len(before))
+                for mask in (
+                    first.correct,
+                    first.correct & ~second.correct,
+                    ~first.correct & second.correct,
+                )
+            )
+            low, high = worst_change_interval(sizes, hits, lost, won)
+            covered += low <= truth <= high
+        assert covered / 400 >= 0.95
+
+    def test_the_sentence_quotes_the_sure_interval(self):
+        found = diff(*pair(np.random.default_rng(3), [0.5] * 3, [0.3, 0.5, 0.5], 100), NAMES)
+        assert found.worst_sure.difference == found.worst.difference
+        assert f"{100 * found.worst_sure.low:+.1f} to {100 * found.worst_sure.high:+.1f}" in str(
+            found
+        )
 
 
 class TestRuns:

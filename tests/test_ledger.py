@@ -225,6 +225,27 @@ class TestMerging:
         assert audited.report["pgd-2"].by_class == {"a": 1.0, "b": 0.0, "c": None}
 
 
+def test_a_file_that_another_process_compacts_away_is_no_failure(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path)
+    for n in range(3):
+        ledger.append(verdicts([n]), stamp())
+    seen = Path.glob
+    glances = []
+
+    def glance(folder, pattern):
+        found = list(seen(folder, pattern))
+        glances.append(len(found))
+        if len(glances) == 1:  # between looking and reading, the files become one
+            monkeypatch.setattr(Path, "glob", seen)
+            ledger.compact(stamp())
+            monkeypatch.setattr(Path, "glob", glance)
+        return iter(found)
+
+    monkeypatch.setattr(Path, "glob", glance)
+    assert ledger.read(stamp()).sample.tolist() == [0, 1, 2]
+    assert glances == [3, 1]
+
+
 class TestReading:
     def test_a_bare_folder_of_shards_gives_its_table_without_model_or_run(self, tmp_path):
         ledger = Ledger(tmp_path, ABOUT)
@@ -404,3 +425,38 @@ def test_a_batch_that_says_too_little_is_an_error_with_its_cause(tmp_path):
     with pytest.raises(ClasswiseError) as caught:
         Ledger(tmp_path).complete(stamp(), data(), Counting(fail_at=0))
     assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+class Shift:
+    """Someone else's attack, with a setting."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, images, _):
+        return (images + self.by).clamp(0, 1)
+
+
+def test_someone_elses_attack_is_known_by_its_settings(tmp_path):
+    torch.manual_seed(0)
+    model, ledger = Tiny(), Ledger(tmp_path, ABOUT)
+    facts = {"num_classes": 3, "eps": 0.1, "ledger": ledger, "stamp": stamp()}
+    for by in (0.1, -0.1):
+        (found,) = audit_model(model, data(), attacks=[Shift(by)], **facts)
+        images = (data().images + by).clamp(0, 1)
+        assert np.array_equal(found.predicted, model(images).argmax(1).numpy())
+    assert len(list(tmp_path.iterdir())) == 2
+    with refused("settings"):
+        audit_model(model, data(), attacks=[lambda images, _: images], **facts)
+
+
+def test_a_radius_per_image_follows_its_image_into_every_batch(tmp_path):
+    torch.manual_seed(0)
+    model, eps = Tiny(), torch.linspace(0, 0.3, 20)
+    facts = {"num_classes": 3, "attacks": "fgsm", "eps": eps}
+    (plain,) = evaluate(model, data(), **facts)
+    ledger = Ledger(tmp_path, ABOUT)
+    ledger.append(verdicts([3, 11]), stamp())  # another key, same folder
+    (found,) = audit_model(model, data(batch_size=7), ledger=ledger, stamp=stamp(), **facts)
+    assert found.radius == pytest.approx(eps.numpy())
+    assert np.array_equal(found.predicted, plain.predicted)

@@ -7,8 +7,10 @@ import torch
 from ledgers import verdicts
 from refusals import refused
 
+from classwise.auditing.evaluate import evaluate
 from classwise.auditing.evidence import confidence_sequence, evidence
 from classwise.auditing.sequential import Standing, examine, parse_question
+from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
 
 
@@ -297,3 +299,51 @@ def test_budgets_that_make_no_sense(facts):
     batches, judge, _, _ = setting([0.5, 0.5], 10)
     with refused(next(iter(facts))):
         examine(batches, ("a", "b"), judge, **facts)
+
+
+@pytest.fixture
+def linear(tmp_path, monkeypatch):
+    """A linear net for digits, by name, that knows some classes better than others."""
+    (tmp_path / "asked_net.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "from classwise.data.sources import open_data\n"
+        "def make(num_classes):\n"
+        "    train = open_data('digits').train\n"
+        "    x, y = train.images.flatten(1).float() / 255, train.labels\n"
+        "    net = nn.Linear(64, num_classes)\n"
+        "    means = torch.stack([x[y == k].mean(0) for k in range(num_classes)])\n"
+        "    with torch.no_grad():\n"
+        "        net.weight.copy_(means)\n"
+        "        net.bias.copy_(-means.square().sum(1) / 2)\n"
+        "    return nn.Sequential(nn.Flatten(), net)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "asked_net:make"
+
+
+def test_a_target_is_asked_and_its_ledger_goes_on(linear, tmp_path, monkeypatch):
+    shown = []
+
+    def counting(model, batches, **facts):
+        shown.append(len(batches.labels))
+        return evaluate(model, batches, **facts)
+
+    monkeypatch.setattr("classwise.auditing.target.evaluate", counting)
+    facts = {"data": "digits", "attacks": "clean,pgd-5", "eps": 0.2, "quiet": True}
+    folder = tmp_path / "kept"
+    (found,) = audit_target(linear, folder=folder, question="worst>=0.5", **facts)
+    assert "worst>=0.5 under pgd-5: no" in found.report.about["note"]
+    first = sum(shown)
+    (again,) = audit_target(linear, folder=folder, question="worst>=0.5", **facts)
+    assert again.report.about["note"] == found.report.about["note"]
+    assert sum(shown) == first  # all from the ledger
+    assert len(list((folder / "predictions").iterdir())) == 2  # compacted
+    (whole,) = audit_target(linear, folder=folder, **facts)
+    count = int(whole.report["pgd-5"].counts.sizes.sum())
+    assert sum(shown) == 2 * count  # nothing twice
+    assert first <= 2 * count / 5
+    assert whole.report["pgd-5"].worst < 0.5
+    (timed,) = audit_target(linear, minutes=1e-6, **facts)
+    assert "time was up" in timed.report.about["note"]
+    with refused("unknown class in a question"):
+        audit_target(linear, question="zreo>=0.5", **facts)

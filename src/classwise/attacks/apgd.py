@@ -14,7 +14,7 @@ from torch import Tensor
 from classwise.attacks.ball import per_image
 from classwise.attacks.dlr import dlr, targeted_dlr
 from classwise.attacks.losses import CrossEntropy
-from classwise.attacks.search import Rows, Scene, State, slope_at
+from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
 from classwise.types import Images, Logits, PerSample
 
 _MOMENTUM = 0.75  # α: share of the new direction
@@ -22,7 +22,7 @@ _ENOUGH = 0.75  # ρ: share of steps that must rise for the step to stay as it i
 
 
 @dataclass(slots=True)
-class Ascent(State):
+class Ascent(Bounded):
     """A sample on its way up."""
 
     before: Images  # x⁽ᵏ⁻¹⁾
@@ -67,12 +67,15 @@ class Apgd:
         images, ball = rows.images, scene.ball
         noise = scene.draws(self.name).uniform(rows.keys(), images.shape[1:], images.dtype)
         start = ball.project(images + ball.spread(noise, rows.radius), images, rows.radius)
+        low, high = bounds(rows, ball)
         lowest = torch.full_like(rows.radius, float("-inf"))
         none = torch.zeros_like(rows.labels)
         return Ascent(
             rows,
             point=start,
             clock=none,
+            low=low,
+            high=high,
             before=start,
             slope=start,
             height=lowest,
@@ -105,13 +108,13 @@ class Apgd:
         window = _windows(self.steps).to(state.clock.device)[state.clock - 1]
         if bool((window > 0).any()):
             self._check(state, window)
-        ball, rows, point = scene.ball, state.rows, state.point
-        ahead = ball.project(point + ball.uphill(state.slope, state.step), rows.images, rows.radius)
-        first = state.clock == 1
-        share = torch.where(first, 1.0, _MOMENTUM).to(point.dtype)
-        ahead = ahead.sub_(point).mul_(per_image(share)).add_(point)
-        ahead += per_image(1 - share) * (point - state.before)
-        state.before, state.point = point, ball.project(ahead, rows.images, rows.radius)
+        point = state.point
+        ahead = scene.ball.uphill(state.slope, state.step).add_(point)
+        ahead = into_ball(scene, state, ahead)
+        share = torch.where(state.clock == 1, 1.0, _MOMENTUM).to(point.dtype)
+        # x + α(z − x) + (1 − α)(x − x⁽ᵏ⁻¹⁾) = αz + (1 − α)(2x − x⁽ᵏ⁻¹⁾)
+        swung = (2 * point).sub_(state.before).lerp_(ahead, per_image(share))
+        state.before, state.point = point, into_ball(scene, state, swung)
 
     def _height(self, logits: Logits, rows: Rows) -> PerSample:
         if self.loss == "ce":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import per_image
+from classwise.attacks.projection import toward_plane
 from classwise.attacks.search import Rows, Scene, State, distances, slope_at
 from classwise.types import Logits
 
@@ -24,7 +24,8 @@ class DeepFool:
     """Cross the boundary that looks nearest; a sample falls if it is crossed inside the ball.
 
     With d_k = z_k − z_y and w_k = ∇d_k: k* = argmin |d_k|/‖w_k‖_q over the likeliest classes,
-    r ← r + |d|/‖w‖₂²·w (L2) or |d|/‖w‖₁·sign w (Linf), x' = clip(x + (1 + overshoot)·r)
+    r ← r + the shortest step to {⟨w, δ⟩ = −d} inside the cube, x' = clip(x + (1 + overshoot)·r).
+    Away from the faces of the cube the step is |d|/‖w‖₂²·w (L2) or |d|/‖w‖₁·sign w (Linf).
     """
 
     name: str = "deepfool"
@@ -64,13 +65,11 @@ class DeepFool:
         _, lead, slope = slope_at(
             scene.model, copies, lambda z: z.gather(1, pairs).diff(dim=1).neg().squeeze(1)
         )
-        if scene.ball.name == "Linf":
-            scale, direction = slope.abs().sum((1, 2, 3)), slope.sign()
-        else:
-            scale, direction = slope.square().sum((1, 2, 3)).sqrt(), slope
-        away = lead.abs() / scale.clamp(min=1e-30)
-        nearest = away.view(-1, count).argmin(1)
+        dual = slope.abs().sum((1, 2, 3))
+        if scene.ball.name == "L2":
+            dual = slope.square().sum((1, 2, 3)).sqrt()
+        nearest = (lead.abs() / dual.clamp(min=1e-30)).view(-1, count).argmin(1)
         chosen = torch.arange(len(rivals), device=rivals.device) * count + nearest
-        length = away if scene.ball.name == "Linf" else away / scale.clamp(min=1e-30)
-        state.total = state.total + direction[chosen] * per_image(length[chosen])
+        step = toward_plane(state.point, slope[chosen], -lead[chosen], scene.ball.name)
+        state.total = state.total + step
         state.point = (rows.images + (1 + self.overshoot) * state.total).clamp_(0, 1)

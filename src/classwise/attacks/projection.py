@@ -42,12 +42,14 @@ def solve_capped_sum(weight: Tensor, limit: Tensor, wanted: PerSample) -> PerSam
     tensor([3.])
     """
     r = wanted / weight.sum(1).clamp(min=1e-30)
-    most = limit.masked_fill(weight == 0, 0).amax(1)
+    most = limit.where(weight > 0, 0).amax(1)
+    whole = weight * limit
+    total = whole.sum(1)
     going = torch.ones_like(wanted, dtype=torch.bool)
     for _ in range(_MOST):
-        free = limit > r[:, None]
-        steep = (weight * free).sum(1)
-        fixed = (weight * limit.masked_fill(free, 0)).sum(1)
+        free = (limit > r[:, None]).to(weight.dtype)
+        steep = torch.linalg.vecdot(weight, free)
+        fixed = total - torch.linalg.vecdot(whole, free)
         # on the piece that r lies in, the sum is fixed + steep·r
         ahead = torch.where(steep > 0, (wanted - fixed) / steep.clamp(min=1e-30), most)
         ahead = torch.minimum(torch.maximum(ahead, r), most)

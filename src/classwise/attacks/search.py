@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import Ball
+from classwise.attacks.ball import Ball, per_image
 from classwise.attacks.losses import LogitGap
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
@@ -70,6 +70,14 @@ class State:
     rows: Rows
     point: Images  # to be evaluated next
     clock: Tensor  # evaluations so far in this round
+
+
+@dataclass(slots=True)
+class Bounded(State):
+    """With the cube each sample may not leave: its ball's and that of images, or only the latter."""
+
+    low: Images
+    high: Images
 
 
 S = TypeVar("S", bound=State)
@@ -197,6 +205,21 @@ def slope_at(
         return passes[0]
     logits, heights, slopes = (torch.stack(part).mean(0) for part in zip(*passes, strict=True))
     return logits, heights, slopes
+
+
+def bounds(rows: Rows, ball: Ball) -> tuple[Images, Images]:
+    """Lowest and highest images of each sample, worked out once for all its steps."""
+    reach = per_image(rows.radius)
+    if ball.name == "Linf":
+        return (rows.images - reach).clamp_(min=0), (rows.images + reach).clamp_(max=1)
+    return torch.zeros_like(reach), torch.ones_like(reach)
+
+
+def into_ball(scene: Scene, state: Bounded, moved: Images) -> Images:
+    """Return the nearest point that a sample may reach; `moved` is used up."""
+    if scene.ball.name == "Linf":
+        return moved.clamp_(state.low, state.high)
+    return scene.ball.project(moved, state.rows.images, state.rows.radius)
 
 
 def distances(offset: Tensor, ball: Ball) -> PerSample:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from classwise.attacks.ball import per_image
 from classwise.attacks.losses import LogitGap
-from classwise.attacks.search import Rows, Scene, State
+from classwise.attacks.search import Bounded, Rows, Scene, bounds
 from classwise.types import Images, Labels, Logits, PerSample
 
 # The square's area halves after each of these queries.
@@ -23,7 +23,7 @@ _TILES = 5  # along each side, at the start of the L2 attack
 
 
 @dataclass(slots=True)
-class Hunt(State):
+class Hunt(Bounded):
     """A sample and the best point met so far."""
 
     best: Images
@@ -67,7 +67,8 @@ class Square:
             offset *= per_image(rows.radius / _lengths(offset))
         start = _as(rows.images, (rows.images + offset).clamp_(0, 1))
         endless = torch.full_like(rows.radius, float("inf"))
-        return Hunt(rows, start, torch.zeros_like(rows.labels), start, endless)
+        none = torch.zeros_like(rows.labels)
+        return Hunt(rows, start, none, *bounds(rows, scene.ball), start, endless)
 
     def evaluate(self, scene: Scene, state: Hunt) -> tuple[Logits, None]:
         """Ask, and keep the point if its gap is smaller."""
@@ -95,7 +96,7 @@ class Square:
             & (_window(left, side, width)[:, None, None, :])
         )
         if linf:
-            colour = (rows.images + signs * per_image(rows.radius)).clamp_(0, 1)
+            colour = torch.where(signs > 0, state.high, state.low)
             state.point = torch.where(inside, colour, state.best)
             return
         # numbers 2 and 3 place the square that gives its budget away, number 4 turns the bump

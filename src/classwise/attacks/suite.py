@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from classwise.attacks.ball import Ball
+from classwise.attacks.folding import quick_twin
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.search import Found, Rows, Scene, Search, run_search, take
 from classwise.errors import ClasswiseError
@@ -60,7 +61,7 @@ class Suite:
         after: Callable[[str, Tensor], None] | None = None,
     ) -> Judged:
         """Attack a batch, `width` samples at a time; `after` hears of each attack who stands."""
-        scene = Scene(model, ball, seed, num_classes)
+        scene = Scene(quick_twin(model, batch.images[:4]), ball, seed, num_classes)
         clean = ask(model, batch.images, width, num_classes)
         predicted, gap = clean.argmax(1), -LogitGap(batch.labels)(clean)
         standing = predicted == batch.labels
@@ -80,7 +81,7 @@ class Suite:
             rows = take(everything, standing)
             home, rows.place = rows.place, torch.arange(len(rows.labels), device=standing.device)
             found = run_search(scene, search, rows, width=width)
-            logits = confirm(scene, found, rows, width)
+            logits = confirm(model, found, rows, width)
             fallen = home[found.fallen]
             images[fallen] = found.images[found.fallen]
             predicted[fallen] = logits.argmax(1)
@@ -104,14 +105,14 @@ class Suite:
         return self.judge(model, batch, **facts, seed=seed, width=len(batch)).images
 
 
-def confirm(scene: Scene, found: Found, rows: Rows, width: int) -> Logits:
-    """Ask the model again about what fell; a sample that is right after all stands up again.
+def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Logits:
+    """Ask the model itself about what fell; a sample that is right after all stands up again.
 
-    In float32 the answer may depend on the company in the batch. Returns the logits of those
-    that stay down.
+    The search may have asked a quicker twin, and in float32 an answer may depend on the company in
+    the batch. Returns the logits of those that stay down.
     """
     down = found.fallen.nonzero().squeeze(1)
-    logits = ask(scene.model, found.images[down], width, scene.num_classes)
+    logits = ask(model, found.images[down], width, rows.rivals.shape[1] + 1)
     wrong = logits.argmax(1) != rows.labels[down]
     found.fallen[down[~wrong]] = False
     return logits[wrong]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from classwise.attacks.losses import AttackLoss, CrossEntropy, LogitGap
-from classwise.attacks.search import Rows, Scene, State, slope_at
+from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
 from classwise.types import Labels, Logits
@@ -19,7 +19,7 @@ Target: TypeAlias = int | Literal["likely", "unlikely", "random"]
 
 
 @dataclass(slots=True)
-class Walk(State):
+class Walk(Bounded):
     """A sample on its way."""
 
     aim: Labels  # the label to flee, or the target to reach
@@ -59,7 +59,7 @@ class Pgd:
         if self.target is not None:
             draws = scene.draws(self.name, "target")
             aim = aims(self.target, rows.labels, rows.rivals, rows.keys(), draws)
-        return Walk(rows, point, torch.zeros_like(rows.labels), aim, point)
+        return Walk(rows, point, torch.zeros_like(rows.labels), *bounds(rows, ball), aim, point)
 
     def evaluate(self, scene: Scene, state: Walk) -> tuple[Logits, None]:
         """Measure the slope."""
@@ -74,7 +74,7 @@ class Pgd:
         if self.step is not None:
             step = torch.full_like(step, self.step)
         moved = scene.ball.uphill(state.slope, step).add_(state.point)
-        state.point = scene.ball.project(moved, rows.images, rows.radius)
+        state.point = into_ball(scene, state, moved)
 
 
 def attack_loss(kind: str, aim: Labels, *, targeted: bool) -> AttackLoss:

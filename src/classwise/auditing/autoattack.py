@@ -60,16 +60,15 @@ class AutoAttack:
         self.attacks_to_run = list(attacks_to_run)
         self.class_names = class_names
         self.device = device  # accepted as elsewhere; the model's own device decides
+        self._num_classes = 0
         self._clean: Predictions | None = None
         self._found: Predictions | None = None
 
     @property
     def report(self) -> ClassReport:
         """Clean and robust accuracy of every class."""
-        names = self.class_names
-        if names is None:
-            names = [str(k) for k in range(self._num_classes)]
-        return class_report([self._checked(self._clean), self.predictions], names)
+        found = [self._checked(self._clean), self.predictions]
+        return class_report(found, self.class_names or [str(k) for k in range(self._num_classes)])
 
     @property
     def predictions(self) -> Predictions:

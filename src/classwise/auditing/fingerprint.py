@@ -11,8 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from classwise.attacks.adapters import Foreign
-from classwise.attacks.fixed import Condition
 from classwise.errors import ClasswiseError
 from classwise.types import LogitModel
 
@@ -81,20 +79,6 @@ def attack_key(
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
 
 
-def attack_name(condition: Condition) -> str:
-    """The name of an attack with all its settings; ours have them in their name already."""
-    if not isinstance(condition, Foreign):
-        return condition.name
-    own = getattr(condition.attack, "__dict__", {})
-    plain = {key: value for key, value in own.items() if _is_plain(value)}
-    if not plain:
-        raise ClasswiseError(
-            f"a ledger must know an attack again, and {condition.name} shows no settings; "
-            "audit without a folder, or make it an object with its settings as attributes"
-        )
-    return f"{condition.name}{sorted(plain.items())!r}"
-
-
 def _tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
     """Parameters, all buffers, and tensors kept as plain attributes, by name."""
     found = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -106,13 +90,14 @@ def _tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
 
 def _settings(part: nn.Module) -> str:
     """Plain numbers, words and lists of them; not the mode, which an audit sets itself."""
-    plain = {k: v for k, v in vars(part).items() if k != "training" and _is_plain(v)}
+    plain = {k: v for k, v in vars(part).items() if k != "training" and is_plain(v)}
     return repr(sorted(plain.items()))
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
+    """Whether a setting is a number, a word, or a list of such."""
     if isinstance(value, list | tuple):
-        return all(_is_plain(item) for item in value)
+        return all(is_plain(item) for item in value)
     return value is None or isinstance(value, bool | int | float | str)
 
 

@@ -7,14 +7,14 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from classwise.auditing.compare import paired_interval
 from classwise.auditing.intervals import Rates, exact, simultaneous
+from classwise.auditing.paired import paired_interval
 from classwise.auditing.stored import StoredAudit, diff_stored, read_stored
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_eps
@@ -101,8 +101,7 @@ class Contract(BaseModel):
     split: str = "test"
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How one rule ended, and why in words."""
 
     rule: Rule
@@ -145,10 +144,10 @@ class GateReport:
 
     def markdown(self) -> str:
         """Write a comment for a pull request."""
-        marks = {True: {"passed": "✅", "undecided": "⚠️"}, False: {}}
+        marks = {"passed": "✅", "undecided": "⚠️"}
         lines = [f"### {_cell(self.headline)}", "", "| | rule | found |", "| --- | --- | --- |"]
         for one in self.outcomes:
-            mark = marks[one.holds].get(one.status, "❌")
+            mark = marks[one.status] if one.holds else "❌"
             lines.append(f"| {mark} {one.status} | {_cell(one.rule.words)} | {_cell(one.why)} |")
         return "\n".join(lines) + "\n"
 
@@ -157,8 +156,8 @@ class GateReport:
         failures = sum(not one.holds for one in self.outcomes)
         skipped = sum(one.holds and one.status == "undecided" for one in self.outcomes)
         counts = {"tests": len(self.outcomes), "failures": failures, "skipped": skipped}
-        facts = {"name": self.name, **{key: str(value) for key, value in counts.items()}}
-        suite = ElementTree.Element("testsuite", {**facts, "errors": "0"})
+        facts = {key: str(value) for key, value in counts.items()}
+        suite = ElementTree.Element("testsuite", {"name": _legal(self.name), **facts})
         for one in self.outcomes:
             case = ElementTree.SubElement(
                 suite, "testcase", {"classname": _legal(self.run), "name": _legal(one.rule.words)}
@@ -276,13 +275,12 @@ def _outcome(
     if not len(shown) and not np.isnan(rates).all():
         shown = np.array([int(np.nanargmin(rates))])
     shown = shown[np.argsort(rates[shown], kind="stable")]
-    words = []
+    words: list[str] = []
     for k in shown[:8]:
         value = f"{100 * rates[k]:+.1f} points" if verb else _percent(rates[k])
         span = "" if low is rates else f", {100 * low[k]:.1f} to {100 * high[k]:.1f}"
         words.append(f"{names[k]} {verb}{value} ({int(sizes[k])} images{span})")
-    if len(shown) > 8:
-        words.append(f"and {len(shown) - 8} more")
+    words += [f"and {len(shown) - 8} more"] if len(shown) > 8 else []
     if empty:
         words.append(f"no images of {', '.join(empty[:8])}{', …' if len(empty) > 8 else ''}")
     return Outcome(rule, status, "; ".join(words))

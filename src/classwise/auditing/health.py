@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from classwise.attacks.blackbox import BlackBox
 from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.suite import ask
-from classwise.auditing.compare import holm
 from classwise.auditing.evaluate import evaluate
 from classwise.auditing.judging import as_floats, device_of, eval_mode, output_count
+from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
 from classwise.data.batches import Batches
 from classwise.types import Batch, LogitModel
@@ -166,7 +166,7 @@ def _certain(weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]) -
     b = np.bincount(label[weak], minlength=len(class_names))
     c = np.bincount(label[strong], minlength=len(class_names))
     p_values = stats.binom.sf(b - 1, b + c, 0.5)
-    return tuple(class_names[k] for k in np.flatnonzero(holm(p_values) <= _SURE))
+    return tuple(class_names[int(k)] for k in np.flatnonzero(holm(p_values) <= _SURE))
 
 
 def _precision(model: LogitModel, given: torch.dtype) -> torch.dtype:
@@ -214,7 +214,7 @@ def _answer_flags(
     alone = ask(model, batch.images[:few], 1, logits.shape[1])
     moved = (alone - logits[:few]).abs().amax(1) > scale[:few]
     if bool(moved.any()):
-        classes = tuple(names[k] for k in batch.labels[:few][moved].unique().tolist())
+        classes = tuple(names[k] for k in sorted(set(batch.labels[:few][moved].tolist())))
         words = "an image's answer depends on its batch, as with BatchNorm in train mode"
         flags.append(Flag("batch-dependent", words, classes))
     return flags
@@ -277,7 +277,7 @@ def _gradient_flags(
     total = max(right.sum(), 1)
     shares = " and ".join(f"{mask.sum() / total:.0%} for {word}" for word, mask in zero.items())
     words = f"the gradient is exactly zero at rightly classified images: {shares}"
-    return [Flag("zero-gradients", words, tuple(names[k] for k in np.flatnonzero(many)))]
+    return [Flag("zero-gradients", words, tuple(names[int(k)] for k in np.flatnonzero(many)))]
 
 
 def _far_flags(found: Predictions, names: Sequence[str]) -> list[Flag]:
@@ -287,7 +287,7 @@ def _far_flags(found: Predictions, names: Sequence[str]) -> list[Flag]:
     chance = max(1 / len(names), float(n.max() / n.sum()))
     overall = stats.binomtest(int(hits.sum()), int(n.sum()), chance, "greater").pvalue
     p_values = np.where(n > 0, stats.binom.sf(hits - 1, n, 0.5), 1.0)
-    classes = tuple(names[k] for k in np.flatnonzero(holm(p_values) <= _SURE))
+    classes = tuple(names[int(k)] for k in np.flatnonzero(holm(p_values) <= _SURE))
     if overall > _SURE and not classes:
         return []
     rate, eps = hits.sum() / n.sum(), float(found.radius.max())

@@ -74,8 +74,9 @@ class Ledger:
         The hashes decide. Only with `named` must the rows also carry the names of the weights
         and the split, which may differ: the best weights are often the last ones too.
         """
-        with open_table(self.folder) as base:
-            return _read(base, _where(stamp, named))
+        where = _where(stamp, named)
+        with open_table(self.folder, where) as base:
+            return _read(base, where)
 
     def compact(self, stamp: Stamp) -> None:
         """Put all shards of one condition into one file; the shards go once it is there."""

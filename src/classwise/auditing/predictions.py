@@ -36,6 +36,7 @@ __all__ = [
     "read_card",
     "read_ledger",
     "write_card",
+    "write_flags",
     "write_predictions",
 ]
 
@@ -70,6 +71,31 @@ def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
     write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+
+
+def write_flags(
+    folder: Path, model_hash: str, flags: Sequence[str], *, probed: bool = True
+) -> None:
+    """Keep what `check_health` said of a model beside its audits, for reports.
+
+    A new probe replaces the old one; without one, new flags join those that are there.
+    """
+    known = _read_flags(folder)
+    kept = [] if probed else known.get(model_hash, [])
+    both = list(dict.fromkeys([*kept, *flags]))
+    text = json.dumps({**known, model_hash: both}, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / "health.json", text.encode())
+
+
+def _read_flags(folder: Path) -> dict[str, list[str]]:
+    path = folder / "health.json"
+    try:
+        found: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as reason:
+        raise ClasswiseError(
+            f"{path} cannot be read: {reason}; delete it and audit again"
+        ) from None
+    return found
 
 
 def ledger_folder(path: Path) -> Path:
@@ -141,12 +167,13 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             " FROM rows GROUP BY ALL"
         ).fetchall()
     tables = {_key(one): torch.zeros(len(names), len(names), dtype=torch.int64) for one in facts}
+    highest = max((max(label, predicted) for *_, label, predicted, _ in cells), default=0)
+    if highest >= len(names):
+        raise ClasswiseError(
+            f"{folder} has predictions of class number {highest}, but names only {len(names)} "
+            "classes; its run.json belongs to other data"
+        )
     for *key, label, predicted, count in cells:
-        if max(label, predicted) >= len(names):
-            raise ClasswiseError(
-                f"{folder} has predictions of class number {max(label, predicted)}, but names "
-                f"only {len(names)} classes; its run.json belongs to other data"
-            )
         tables[tuple(key)][label, predicted] = count
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
     groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
@@ -155,10 +182,14 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         report = ConditionReport(one["condition"], counts, names, *groups_of)
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
-    return [
-        AuditedWeights(folder.name, about["recipe_name"], weights, split, _side_by_side(found))
-        for (weights, split), found in sorted(groups.items())
-    ]
+    flags = _read_flags(folder)
+    audits = []
+    for (weights, split), found in sorted(groups.items()):
+        whole = _side_by_side(found)
+        if found[0][0]["model_hash"] in flags:
+            whole.about["flags"] = flags[found[0][0]["model_hash"]]
+        audits.append(AuditedWeights(folder.name, about["recipe_name"], weights, split, whole))
+    return audits
 
 
 def audit_facts(folder: Path) -> list[dict[str, Any]]:

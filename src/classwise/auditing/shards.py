@@ -151,26 +151,39 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
 
 
 @contextlib.contextmanager
-def open_table(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a connection in which `rows` is the long table of a folder, every verdict once.
 
     Shards of several machines may hold the same sample twice. Where they disagree, the verdict
-    that the sample fell is kept: an attack that succeeded anywhere has succeeded.
+    that the sample fell is kept: an attack that succeeded anywhere has succeeded. `shards` has
+    all of them, with their file names.
     """
     with duckdb.connect() as base:
-        files = sorted(folder.glob("*.parquet"))
-        check_versions(base, files)
-        base.execute(f"CREATE TEMP VIEW shards AS {_all_rows(files)}")
+        _load(base, folder, where)
         base.execute(
             "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
             "BY weights, split, model_hash, data_hash, attack_key, sample "
             "ORDER BY correct, predicted, logit_gap, run) = 1"
         )
+        yield base
+
+
+def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
+    """Read the files of a folder, again if another process compacts them meanwhile."""
+    for _ in range(10):
+        files = sorted(folder.glob("*.parquet"))
         try:
-            yield base
-        except duckdb.Error as reason:
-            words = " ".join(str(reason).split())
-            raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
+            check_versions(base, files)
+            base.execute(f"CREATE TEMP TABLE shards AS {_all_rows(files)} WHERE {where}")
+            return
+        except (duckdb.Error, ClasswiseError) as reason:
+            failure = reason
+            if all(path.exists() for path in files):
+                break
+    if isinstance(failure, ClasswiseError):
+        raise failure
+    words = " ".join(str(failure).split())
+    raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
 
 
 def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
@@ -229,7 +242,7 @@ def _notes(base: duckdb.DuckDBPyConnection, files: Iterable[Path], key: str) -> 
 def _all_rows(files: Sequence[Path]) -> str:
     if not files:
         empty = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in COLUMNS.items())
-        return f"SELECT {empty}, '' AS filename WHERE false"
+        return f"SELECT * FROM (SELECT {empty}, '' AS filename LIMIT 0)"
     names = ", ".join(f"'{quoted(path)}'" for path in files)
     return f"SELECT * FROM read_parquet([{names}], union_by_name=true, filename=true)"
 

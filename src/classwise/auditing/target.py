@@ -17,12 +17,19 @@ from torch import nn
 from classwise.attacks.adapters import Foreign
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox, open_onnx
+from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.fingerprint import attack_key, attack_name, model_hash
+from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
+from classwise.auditing.health import check_health, check_records
 from classwise.auditing.judging import radii
 from classwise.auditing.ledger import Ledger, piece
-from classwise.auditing.predictions import AuditedWeights, Predictions, write_card
+from classwise.auditing.predictions import (
+    AuditedWeights,
+    Predictions,
+    write_card,
+    write_flags,
+)
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
 from classwise.auditing.shards import Stamp
 from classwise.data.batches import Batches
@@ -34,6 +41,8 @@ from classwise.models import build_model
 from classwise.training.config import choose_device
 from classwise.training.run import Run, file_hash, load_model
 from classwise.types import LogitModel
+
+PROBED = 200  # images that a health check looks at
 
 
 def audit_target(
@@ -50,6 +59,7 @@ def audit_target(
     seed: int = 0,
     minutes: float | None = None,
     question: str | None = None,
+    health: bool = False,
     folder: Path | None = None,
     device: str = "auto",
     quiet: bool = False,
@@ -57,7 +67,8 @@ def audit_target(
     """Audit a target and keep the predictions in its run folder, or in `folder`.
 
     What their ledger already holds is not run again. With `minutes` or a `question` only as much
-    is audited as fits or is needed; `report.about["note"]` says what came of it.
+    is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of broken
+    gradients among the verdicts are in `report.about["flags"]`; `health` probes for more.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
     where = run.path if run else folder
@@ -106,6 +117,22 @@ def audit_target(
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
+        flags = check_records(found, images.class_names)
+        if health:
+            few = balanced_subset(images.labels, PROBED, seed=0)
+            probe = images.subset(few)
+            how: dict[str, Any] = {
+                "eps": float(radii(eps, parse_norm(norm), 1)[0]),
+                "norm": parse_norm(norm).name,
+            }
+            probed = check_health(
+                model, probe.images, probe.labels, class_names=images.class_names, **how
+            )
+            flags = list(dict.fromkeys([*probed, *flags]))
+        if where is not None and stamp is not None and (health or flags):
+            words = [str(flag) for flag in flags]
+            write_flags(where, stamp.model_hash, words, probed=health)
+        report.about |= {"flags": [str(flag) for flag in flags]} if health or flags else {}
         report.about |= {"note": note} if note else {}
         report.about |= {"black_box": True} if black_box else {}
         run_name = where.name if where else target
@@ -168,7 +195,7 @@ def _audit_partly(
         batches,
         class_names,
         lambda batch: audit_model(model, batch, compact=False, **facts),
-        batch_size=min(64, batches.batch_size),
+        batch_size=min(batches.batch_size, max(16, min(64, len(batches.labels) // 40))),
         **limits,
     )
     if facts["ledger"] is not None:
@@ -176,6 +203,20 @@ def _audit_partly(
         done = piece(batches, rows.nonzero().squeeze(1).numpy())
         audit_model(model, done, **facts)
     return partly
+
+
+def attack_name(condition: Condition) -> str:
+    """The name of an attack with all its settings; ours have them in their name already."""
+    if not isinstance(condition, Foreign):
+        return condition.name
+    own = getattr(condition.attack, "__dict__", {})
+    plain = {key: value for key, value in own.items() if is_plain(value)}
+    if not plain:
+        raise ClasswiseError(
+            f"a ledger must know an attack again, and {condition.name} shows no settings; "
+            "audit without a folder, or make it an object with its settings as attributes"
+        )
+    return f"{condition.name}{sorted(plain.items())!r}"
 
 
 def describe(name: str, images: Dataset) -> dict[str, Any]:

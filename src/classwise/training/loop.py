@@ -29,11 +29,11 @@ from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
-from classwise.models import build_model
 from classwise.models.classifier import all_outputs
 from classwise.objective import Outer, plain_step, total
 from classwise.recipe import Method, Recipe, load_recipe
 from classwise.slots import KEEPS
+from classwise.training.build import check_outputs, frozen_teacher, model_to_train
 from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
 from classwise.training.progress import TrainProgress
 from classwise.training.record import epoch_record, headline, keep_weights
@@ -41,7 +41,6 @@ from classwise.training.run import (
     Run,
     append_line,
     describe_run,
-    load_model,
     read_lines,
     rewrite_lines,
 )
@@ -114,9 +113,9 @@ class Trainer:
         attack = parse_attack(config.valid_attack).name if self.inner else "clean"
         self.chosen_by = Seen("valid", attack)
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
-        self.model = self._model()
-        self._check_outputs(data.images.shape[1:])
-        self.teacher = self._frozen(self.slots.teacher)
+        self.model = model_to_train(self.about["network"], recipe, config, device)
+        check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
+        self.teacher = frozen_teacher(recipe, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.base = ClassSettings.uniform(
@@ -349,43 +348,6 @@ class Trainer:
         return torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         )
-
-    def _model(self) -> nn.Module:
-        model = build_model(**self.about["network"], seed=self.config.seed).to(self.device)
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if self.slots.begin is not None:
-            begun, _ = load_model(Path(self.slots.begin))
-            try:
-                model.load_state_dict(begun.state_dict())
-            except RuntimeError:
-                raise ClasswiseError(
-                    f"{self.slots.begin} does not fit {self.config.model} with "
-                    f"{self.num_classes} classes"
-                ) from None
-        return model
-
-    def _frozen(self, path: str | None) -> nn.Module | None:
-        if path is None:
-            if self.slots.reference == "teacher":
-                owner = self.recipe.owners["reference"]
-                raise ClasswiseError(
-                    f"{owner} needs a teacher; name the weights file of a trained model, as in "
-                    f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
-                )
-            return None
-        teacher, about = load_model(Path(path))
-        if about["network"]["num_classes"] != self.num_classes:
-            raise ClasswiseError(f"the teacher {path} does not have {self.num_classes} classes")
-        return teacher.to(self.device).requires_grad_(False)
-
-    def _check_outputs(self, shape: torch.Size) -> None:
-        with batchnorm_mode(self.model, "eval"), torch.no_grad():
-            found = tuple(self.model(torch.zeros(2, *shape, device=self.device)).shape)
-        if found != (2, self.num_classes):
-            raise ClasswiseError(
-                f"{self.config.model} gives outputs of shape {found} for 2 images, but the data "
-                f"have {self.num_classes} classes; it must return 2×{self.num_classes} logits"
-            )
 
     def _diverged(self, epoch: int, where: str, value: float) -> ClasswiseError:
         return ClasswiseError(

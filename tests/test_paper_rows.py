@@ -1,0 +1,62 @@
+"""Every row of every table of the papers is a recipe that trains."""
+
+import math
+
+import pytest
+from cases import CASES
+
+from classwise.recipe import parse_recipe
+from classwise.studies.papers import paper_rows
+from classwise.training.loop import train
+
+RECIPES = sorted({row.recipe for row in paper_rows()})
+QUICK = {"model": "resnet9(width=2)", "eps": 0.1, "epochs": 2, "batch_size": 16, "valid": "0.2"}
+
+
+def test_the_table_is_whole():
+    rows = paper_rows()
+    assert len(rows) == 82
+    assert {row.paper for row in rows} == {"ahn", "wei", "benz", "medi", "amerehi"}
+
+
+@pytest.mark.parametrize("text", RECIPES)
+def test_each_row_explains_itself_and_trains_a_few_steps(text, tiny, tmp_path):
+    recipe = parse_recipe(text)
+    slots = {slot for slot, _, owner in recipe.explain() if owner != "-"}
+    assert "objective" in slots
+    assert set(recipe.owners.values()) == {method.name for method in recipe.methods}
+    run = train(recipe, out=tmp_path / "run", source=tiny(), lr=0.01, quiet=True, **QUICK)
+    assert run.finished_epochs == 2
+    assert all(math.isfinite(loss) for loss in run.history[-1]["loss"].values())
+    assert {"last", "best"} <= set(run.weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "both"),
+    [
+        ("at+cfa+frl", ["cfa", "frl"]),
+        ("trades+cfa+frl", ["cfa", "frl"]),
+        ("trades+cfa+ccm", ["cfa", "ccm"]),
+        ("trades+cfa+ccr", ["cfa", "ccr"]),
+        ("at+cfa+fawa", ["cfa", "fawa"]),
+        ("at+ccr", ["ccr", "at"]),
+        ("at+labelaug+avmixup", ["labelaug", "avmixup"]),
+        ("clean+fairtat", ["fairtat", "clean"]),
+        ("clean+fat", ["fat", "clean"]),
+        ("at+fairtat+target", ["fairtat", "target"]),
+        ("trades+labelaug", ["labelaug", "trades"]),
+        ("at+mart", ["at", "mart"]),
+        ("at+idbh+crop", ["idbh", "crop"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_both_owners(text, both):
+    with pytest.raises(ValueError) as refusal:  # noqa: PT011
+        parse_recipe(text)
+    assert all(name in str(refusal.value) for name in both), refusal.value
+    assert "; " in str(refusal.value)  # and the way out
+
+
+def test_every_method_has_a_row_among_the_cases():
+    from classwise.methods import METHODS
+
+    assert set(METHODS) == {case.name for case in CASES}
