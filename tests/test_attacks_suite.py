@@ -239,7 +239,7 @@ def test_the_working_batch_stays_full_while_samples_wait(scene, attack):
     inside = watched.sizes[clean_calls:-confirmations]
     # as many rows as iterations were spent: nobody is evaluated after the fall
     assert sum(watched.sizes) == (
-        1 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
+        2 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
     )
     waiting = int(0.5 * len(inside))
     assert min(inside[:waiting]) >= 12, "free places are filled at a quarter of the batch"
@@ -258,7 +258,7 @@ def test_only_a_second_look_at_the_model_itself_counts(lies):
         return torch.stack((first, 1 - first), 1)
 
     found = judge(moody, batch, "pgd-1(verdict=any)", num_classes=2, radius=0.1, ball=LINF)
-    assert calls == [1, 6, 6, 6]
+    assert calls == [2, 6, 6, 6]
     assert set(found.broken_by) == ({"pgd-1(verdict=any)"} if 4 in lies else {None})
 
 
@@ -279,3 +279,17 @@ def test_a_model_without_gradient_is_refused_in_words(scene):
     _, batch, ball, radius = scene
     with refused("gradient", "square"):
         run((lambda x: x.flatten(1)[:, :4].detach(), batch, ball, radius), "apgd-ce")
+
+
+def test_a_model_that_views_its_input_is_given_plain_images(norm):
+    weight = torch.randn(75, 4, generator=torch.Generator().manual_seed(0))
+    images = torch.rand(30, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+
+    def viewing(x):
+        return x.view(len(x), -1) @ weight
+
+    batch = Batch(images, viewing(images).argmax(1), torch.arange(30))
+    facts = {"num_classes": 4, "ball": parse_norm(norm), "radius": RADII[norm]}
+    for attack in ("clean", "pgd-3", *ATTACKS):
+        found = judge(viewing, batch, attack, width=7, **facts)
+        assert attack == "clean" or not found.correct.all()

@@ -190,3 +190,39 @@ def test_an_npz_of_ones_own(tmp_path):
     assert run("report", str(tmp_path / "run"), "--out", str(page)).exit_code == 0
     text = page.read_text()
     assert "&lt;script&gt;" in text or "\\u003cscript\\u003e" in text
+
+
+def test_a_folder_of_43_unbalanced_classes_of_odd_sizes(tmp_path):
+    pil = pytest.importorskip("PIL.Image")
+    random = np.random.default_rng(1)
+    for k in range(43):
+        place = tmp_path / "signs" / f"sign {k:02}"
+        place.mkdir(parents=True)
+        for n in range(3 + k % 5):
+            height, width = random.integers(9, 31, 2)
+            picture = pil.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+            picture.save(place / f"{n}.{('png', 'jpg', 'ppm')[n % 3]}")
+    words = ["--data", f"folder({tmp_path}/signs, size=16)", "--model", "cnn(width=2)", "--quiet"]
+    words += ["--epochs", "1", "--lr", "0.01", "--out", str(tmp_path / "run")]
+    assert run("train", "at(steps=1)", *words).exit_code == 0
+    page = tmp_path / "report.html"
+    result = run("audit", str(tmp_path / "run"), "--quiet", "--report", str(page))
+    assert result.exit_code == 0, result.output
+    text = page.read_text()
+    assert all(f"sign {k:02}" in text for k in range(43))
+
+
+def test_diff_and_gate(trained, tmp_path):
+    assert run("audit", str(trained), "--attacks", "clean", "--limit", "60", "-q").exit_code == 0
+    result = run("diff", str(trained), str(trained), "--attacks", "clean", "--weights", "last")
+    assert result.exit_code == 0, result.output
+    assert "undecided" in result.output
+    contract = tmp_path / "contract.toml"
+    contract.write_text('weights = "last"\n[[rule]]\nunder = "clean"\noverall_at_least = "0 %"\n')
+    result = run("gate", str(contract), str(trained), "--junit", str(tmp_path / "g.xml"))
+    assert result.exit_code == 0, result.output
+    contract.write_text('weights = "last"\n[[rule]]\nunder = "clean"\noverall_at_least = "100 %"\n')
+    assert run("gate", str(contract), str(trained)).exit_code == 1
+    result = run("audit", "--from", str(trained))
+    assert result.exit_code == 0, result.output
+    assert "nothing to audit" in refused("audit")

@@ -211,7 +211,7 @@ class TestDiff:
     def test_the_sure_worst_class_interval_holds_the_truth(self, before, after, n):
         random, covered = np.random.default_rng(5), 0
         truth = min(after) - min(before)
-        for _ in range(400):
+        for _ in range(150):
             first, second = pair(random, before, after, n)
             sizes = np.full(len(before), n)
             hits, lost, won = (
@@ -224,7 +224,7 @@ class TestDiff:
             )
             low, high = worst_change_interval(sizes, hits, lost, won)
             covered += low <= truth <= high
-        assert covered / 400 >= 0.95
+        assert covered / 150 >= 0.95
 
     def test_the_sentence_quotes_the_sure_interval(self):
         found = diff(*pair(np.random.default_rng(3), [0.5] * 3, [0.3, 0.5, 0.5], 100), NAMES)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from inspect import getdoc
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from classwise.errors import ClasswiseError
+
+if TYPE_CHECKING:
+    from classwise.recipe import Recipe
 
 Listing: TypeAlias = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
 
@@ -14,14 +20,36 @@ def _first_line(thing: Any) -> str:
 
 
 def methods() -> Listing:
-    """Every method with its options and its paper."""
+    """Every method: one line, its paper, the slots it fills, and what it cannot stand beside."""
     from classwise.methods import METHODS
 
-    rows: list[tuple[str, ...]] = [
-        (name, _first_line(kind), ", ".join(kind.model_fields), kind.paper)
-        for name, kind in METHODS.items()
-    ]
-    return ("method", "what it does", "options", "paper"), rows
+    rows = []
+    for name, kind in METHODS.items():
+        recipe = _together(name)
+        filled = [slot for slot, owner in recipe.owners.items() if owner == name] if recipe else []
+        slots = sorted({s if s.startswith("class") else s.split()[0] for s in filled})
+        others = [other for other in METHODS if other != name and not METHODS[other].base]
+        if kind.base:
+            apart = [
+                "other bases",
+                *(n for n in others if _together(name, n, bases=[name]) is None),
+            ]
+        else:
+            apart = [n for n in METHODS if n != name and _together(name, n) is None]
+        rows.append((name, _first_line(kind), ", ".join(slots), ", ".join(apart), kind.paper))
+    return ("method", "what it does", "fills", "not with", "paper"), rows
+
+
+def _together(*names: str, bases: Sequence[str] = ()) -> Recipe | None:
+    """The methods in one recipe, on the first base that takes them all; None where none does."""
+    from classwise.methods import METHODS
+    from classwise.recipe import compose
+
+    tried = bases or [name for name, kind in METHODS.items() if kind.base]
+    for base in tried:
+        with contextlib.suppress(ClasswiseError):
+            return compose(METHODS[name]() for name in dict.fromkeys([base, *names]))
+    return None
 
 
 def models() -> Listing:

@@ -169,7 +169,7 @@ class Recipe:
                 ]
             elif slot.name in COLLECTIONS:
                 rows += [
-                    (slot.name, str(item), self.owners.get(slot.name + item.name, "-"))
+                    (slot.name, str(item), self.owners.get(f"{slot.name} {item.name}", "-"))
                     for item in value or UNFILLED.get(slot.name, ())
                 ]
             elif value is not None or (
@@ -229,7 +229,8 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
                 merged["policies"] += value
             elif slot.name in COLLECTIONS:
                 for item in value:
-                    claim(slot.name + item.name, f"the {slot.name[:-1]} {item.name!r}", method.name)
+                    words = f"the {slot.name[:-1]} {item.name!r}"
+                    claim(f"{slot.name} {item.name}", words, method.name)
                 merged[slot.name] += value
             elif value is not None and claim(slot.name, f"the slot {slot.name!r}", method.name):
                 merged[slot.name] = value

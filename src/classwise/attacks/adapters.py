@@ -48,7 +48,9 @@ class Foreign:
         library = type(attack).__module__.partition(".")[0]
         if library in ("builtins", "functools", "__main__") or hasattr(attack, "__name__"):
             return cls(getattr(attack, "__name__", "function"), attack)
-        return cls(f"{library}:{type(attack).__name__}", attack)
+        numbers = {k: v for k, v in vars(attack).items() if isinstance(v, bool | int | float)}
+        said = ",".join(f"{k}={v:.6g}" for k, v in sorted(numbers.items()) if k[0] != "_")
+        return cls(f"{library}:{type(attack).__name__}" + (f"({said})" if said else ""), attack)
 
     def judge(
         self,

@@ -74,7 +74,7 @@ class State:
 
 @dataclass(slots=True)
 class Bounded(State):
-    """With the cube each sample may not leave: its ball's and that of images, or only the latter."""
+    """With the cube a sample may not leave: ball and [0, 1] in one, or, for L2, [0, 1] alone."""
 
     low: Images
     high: Images

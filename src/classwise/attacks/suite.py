@@ -115,6 +115,8 @@ def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Logits:
     logits = ask(model, found.images[down], width, rows.rivals.shape[1] + 1)
     wrong = logits.argmax(1) != rows.labels[down]
     found.fallen[down[~wrong]] = False
+    gap = -LogitGap(rows.labels[down])(logits)
+    found.gap[down[~wrong]] = gap[~wrong].to(found.gap.dtype)
     return logits[wrong]
 
 

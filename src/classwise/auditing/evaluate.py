@@ -22,7 +22,7 @@ from classwise.data.dataset import check_labels, check_pixels, check_superclasse
 from classwise.errors import ClasswiseError
 from classwise.types import Batch, LogitModel
 
-_POOL = 2**28  # bytes of pixels from which a working batch is refilled
+_POOL = 2**27  # bytes of pixels from which a working batch is refilled
 DEFAULT_ATTACKS = ("clean", "pgd-20")
 
 

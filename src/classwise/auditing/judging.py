@@ -60,10 +60,8 @@ def attacked(
     `after` hears of each attack of a suite which samples are still standing.
     """
     home, kind = device_of(model), _kind_of(model, batch.images)
-    images = as_floats(batch.images.to(home)).to(kind)
-    images = images.contiguous(memory_format=torch.channels_last)
     with eval_mode(model):
-        ask(model, images[:1], 1, num_classes)  # says what is wrong before any attack starts
+        images = _laid_out(model, as_floats(batch.images.to(home)).to(kind), num_classes)
         return condition.judge(
             model,
             Batch(images, batch.labels.to(home), batch.index.to(home)),
@@ -119,6 +117,21 @@ def radii(eps: Any, ball: Ball, count: int) -> Tensor:
             "image, each 0 or more"
         )
     return radii
+
+
+def _laid_out(model: LogitModel, images: Tensor, num_classes: int) -> Tensor:
+    """Channels last, which convolutions like, unless the model asks for views of its input.
+
+    Two images also show what is wrong with a model before any attack starts.
+    """
+    last = images.contiguous(memory_format=torch.channels_last)
+    try:
+        ask(model, last[:2], 2, num_classes)
+    except RuntimeError:
+        plain = images.contiguous()
+        ask(model, plain[:2], 2, num_classes)
+        return plain
+    return last
 
 
 def _first_tensor(model: LogitModel) -> Tensor | None:

@@ -108,6 +108,6 @@ def worst_change_interval(
     share = (1 - level) / 2 / max(int((n > 0).sum()), 1)
     down, up = paired_interval(b, c, n, 1 - share)
     return (
-        float(max(low - first_high, np.nanmin(down))),
-        float(min(high - first_low, np.nanmax(up))),
+        max(float(low - first_high), float(np.nanmin(down))),
+        min(float(high - first_low), float(np.nanmax(up))),
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
 from classwise.errors import ClasswiseError
+
+if TYPE_CHECKING:
+    from classwise.report.runs import ReportRun
 
 
 @app.command()
@@ -50,6 +53,9 @@ def audit(
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Where to keep the predictions of a model that is no run."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--report", help="Write the report of the run here, too.")
     ] = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
@@ -104,7 +110,12 @@ def audit(
         if health and not about.get("flags"):
             out.print(f"{entry.recipe} {entry.weights}: no sign of a broken evaluation")
     where = folder or (Path(target) if Path(target).is_dir() else None)
-    if where is not None:
+    if page is not None:
+        if where is None:
+            raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
+        write_page([where], page)
+        out.print(f"Wrote {page}", soft_wrap=True)
+    elif where is not None:
         out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
 
 
@@ -175,18 +186,26 @@ def report(
 
     Example: classwise report runs/a runs/b --out report.html
     """
+    from classwise.report.tables import rich_table
+
+    loaded = write_page(runs, to)
+    out.print(rich_table([entry for run in loaded for entry in run.audits]))
+    out.print(f"Wrote {to}", soft_wrap=True)
+
+
+def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
+    """Write the audits of runs in the format that the file's ending asks for."""
     from classwise.files import write_atomically
     from classwise.report import tables
     from classwise.report.html import load_runs, write_report
 
-    loaded = load_runs(runs)
-    audits = [entry for run in loaded for entry in run.audits]
     makers = {".md": tables.markdown_table, ".csv": tables.csv_table, ".tex": tables.latex_table}
-    if to.suffix in makers:
-        write_atomically(to, makers[to.suffix](audits).encode())
-    elif to.suffix in (".html", ".htm"):
-        write_report(loaded, to)
-    else:
+    if to.suffix not in (*makers, ".html", ".htm"):
         raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv or .tex")
-    out.print(tables.rich_table(audits))
-    out.print(f"Wrote {to}", soft_wrap=True)
+    loaded = load_runs(runs)
+    if to.suffix in makers:
+        audits = [entry for run in loaded for entry in run.audits]
+        write_atomically(to, makers[to.suffix](audits).encode())
+    else:
+        write_report(loaded, to)
+    return loaded
