@@ -19,7 +19,7 @@ quickstart: .venv/installed ## Train five recipes on digits, audit them, write r
 	$(BIN)/classwise quickstart
 
 test: .venv/installed ## Run all tests and doctests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real

@@ -263,7 +263,9 @@ def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:
 def _as_fraction(radius: float) -> str:
     """Write a radius the way people do: 8/255 where it is one."""
     pixels = radius * 255
-    return f"{round(pixels)}/255" if abs(pixels - round(pixels)) < 1e-6 else f"{radius:.4g}"
+    # Above 16 a fraction of 255 is no longer how people write it: 0.2 stays 0.2.
+    whole = abs(pixels - round(pixels)) < 1e-6 and pixels < 16.5
+    return f"{round(pixels)}/255" if whole else f"{radius:.4g}"
 
 
 def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
