@@ -74,13 +74,20 @@ class TestAutoAttack:
         assert lines[-1] == f"robust accuracy: {robust:.2%}"
         assert set(adversary.predictions.broken_by) >= {None, "clean", "apgd-ce"}
 
-    def test_labels_come_along_when_asked_for(self, model, data):
+    def test_labels_come_along_when_asked_for(self, model, data, tmp_path, capsys):
         images, labels = data
         adversary = AutoAttack(
-            model, eps=0.03, version="custom", attacks_to_run=["apgd-ce"], verbose=False
+            model,
+            eps=0.03,
+            version="custom",
+            attacks_to_run=["apgd-ce"],
+            verbose=False,
+            log_path=tmp_path / "log.txt",
         )
         moved, predicted = adversary.run_standard_evaluation(images, labels, return_labels=True)
         assert torch.equal(model(moved).argmax(1), predicted)
+        assert capsys.readouterr().out == ""
+        assert "robust accuracy after APGD-CE" in (tmp_path / "log.txt").read_text()
 
     @pytest.mark.parametrize("num_classes", [2, 3])
     def test_few_classes(self, num_classes, capsys):

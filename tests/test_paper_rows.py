@@ -34,7 +34,6 @@ def test_each_row_explains_itself_and_trains_a_few_steps(text, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("text", "both"),
     [
-        ("at+cfa+frl", ["cfa", "frl"]),
         ("trades+cfa+frl", ["cfa", "frl"]),
         ("trades+cfa+ccm", ["cfa", "ccm"]),
         ("trades+cfa+ccr", ["cfa", "ccr"]),

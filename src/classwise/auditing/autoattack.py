@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +44,7 @@ class AutoAttack:
         attacks_to_run: Sequence[str] = (),
         version: str = "standard",
         device: Any = None,
+        log_path: str | Path | None = None,
         class_names: Sequence[str] | None = None,
     ) -> None:
         if version not in (*_VERSIONS, "custom"):
@@ -60,6 +62,7 @@ class AutoAttack:
         self.attacks_to_run = list(attacks_to_run)
         self.class_names = class_names
         self.device = device  # accepted as elsewhere; the model's own device decides
+        self.log_path = log_path
         self._num_classes = 0
         self._clean: Predictions | None = None
         self._found: Predictions | None = None
@@ -151,6 +154,9 @@ class AutoAttack:
         if self.verbose:
             print(line)
         log.info(line)
+        if self.log_path is not None:
+            with Path(self.log_path).open("a") as stream:
+                stream.write(line + "\n")
 
     @staticmethod
     def _checked(found: Predictions | None) -> Predictions:

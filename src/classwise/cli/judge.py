@@ -67,16 +67,15 @@ def audit(
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
-    from classwise.auditing.predictions import read_audits
+    from classwise.auditing.predictions import read_ledger
     from classwise.auditing.target import audit_target
     from classwise.data.sources import with_option
     from classwise.report.tables import rich_table
-    from classwise.training.run import Run
+    from classwise.spelling import split_outside_brackets
 
     if ledger is not None:
-        audits = read_audits(ledger, Run(ledger).about)
-        if not audits:
-            raise ClasswiseError(f"{ledger} holds no predictions; audit it first")
+        names = [n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip()]
+        audits = read_ledger(ledger, attacks=names, weights=weights, split=split)
         out.print(rich_table(audits))
         return
     if target is None:
