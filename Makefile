@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-real format lint types check clean
+.PHONY: help install quickstart test test-real bench format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ test: .venv/installed ## Run all tests and doctests
 
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
+
+bench: .venv/installed ## Measure attacks and audits against other libraries (needs torchattacks, foolbox, pyautoattack)
+	$(BIN)/python benchmarks/attacks.py
 
 format: .venv/installed ## Format the code
 	$(BIN)/ruff format .

@@ -141,7 +141,7 @@ def run_search(scene: Scene, search: Search[Any], rows: Rows, *, width: int) -> 
         if state is None or not len(state.clock):
             return found
         logits, counts = search.evaluate(scene, state)
-        state.clock += 1
+        state.clock = state.clock + 1
         place, labels = state.rows.place, state.rows.labels
         found.spent[place] += 1
         wrong = logits.argmax(1) != labels

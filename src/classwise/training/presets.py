@@ -41,7 +41,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     # A few minutes on two cores; docs/presets.md has the measurements behind the choice.
     "minutes": {
-        "model": "resnet9(width=16)",
+        "model": "resnet9(width=8)",
         "eps": 8 / 255,
         "epochs": 10,
         "batch_size": 128,
