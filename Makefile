@@ -11,6 +11,8 @@ help: ## Show this list
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	# it asks for a torchvision that it does not need, and that cannot be imported beside a processor-only torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchattacks
 	touch .venv/installed
 
 install: .venv/installed ## Create the virtual environment in .venv
@@ -24,7 +26,7 @@ test: .venv/installed ## Run all tests and doctests
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
-bench: .venv/installed ## Measure attacks and audits against other libraries (needs torchattacks, foolbox, pyautoattack)
+bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
 	$(BIN)/python benchmarks/attacks.py
 
 format: .venv/installed ## Format the code

@@ -14,8 +14,8 @@ from classwise.attacks.ball import LINF, parse_norm
 from classwise.attacks.dlr import dlr, targeted_dlr
 from classwise.attacks.named import parse_attack
 from classwise.attacks.projection import toward_plane
-from classwise.attacks.search import Rows, Scene, run_search
-from classwise.attacks.square import bump, side_of_square, two_sided_bump
+from classwise.attacks.search import Rows, Scene, run_search, take
+from classwise.attacks.square import Square, bump, side_of_square, two_sided_bump
 from classwise.attacks.suite import likeliest_others
 from classwise.types import Batch
 
@@ -61,13 +61,13 @@ def prepared(model, batch, name, radius, norm):
         torch.arange(len(batch)),
         torch.zeros_like(batch.labels),
     )
-    return search, rows, Scene(model, parse_norm(norm), 0, 4)
+    return search, rows, Scene(model, parse_norm(norm), 0, 4, width=5)
 
 
 def searched(model, batch, name, radius, norm):
     """The search alone, with no twin and no second look."""
     search, rows, scene = prepared(model, batch, name, radius, norm)
-    return search, rows, scene, run_search(scene, search, rows, width=5)
+    return search, rows, scene, run_search(scene, search, rows)
 
 
 def gradient(model, x, height):
@@ -170,25 +170,46 @@ def test_apgd(model, batch, norm, loss):
     assert not found.fallen.all()
 
 
-def test_apgd_on_targets_takes_them_one_after_another(model, batch):
+def teamwork(rounds):
+    """Spent evaluations, verdict and image of (last image, evaluations, fell) per round.
+
+    The first round is alone. The others walk in step; the first that breaks the sample, of several
+    at a time the one of the likeliest class, ends them all.
+    """
+    image, spent, fell = rounds[0]
+    if fell or len(rounds) == 1:
+        return image, spent, fell
+    quick = [count for _, count, broke in rounds[1:] if broke]
+    end = min(quick, default=None)
+    total = spent + sum(count if end is None else end for _, count, _ in rounds[1:])
+    if end is None:
+        return image, total, False
+    winner = next(x for x, count, broke in rounds[1:] if broke and count == end)
+    return winner, total, True
+
+
+def test_apgd_on_targets_takes_the_likeliest_first_and_then_all_others_at_once(model, batch):
     radius = 0.04
     search, rows, scene, found = searched(model, batch, "apgd-t(steps=20)", radius, "Linf")
     clean = model(batch.images)
+    late = 0
     for n in range(COUNT):
-        label, spent, fell = batch.labels[n].item(), 0, False
+        label, rounds = batch.labels[n].item(), []
         order = sorted(set(range(4)) - {label}, key=lambda k: -clean[n, k].item())
         for round_number, target in enumerate(order):
             rows.round.fill_(round_number)
             start = search.begin(scene, rows).point[n]
             height = straight_targeted_dlr(label, target)
             seen = straight_apgd(model, batch.images[n], label, start, radius, 20, height, "Linf")
-            spent += len(seen)
-            fell = model(seen[-1][None])[0].argmax().item() != label
-            if fell:
-                break
-        rows.round.fill_(0)
+            broke = model(seen[-1][None])[0].argmax().item() != label
+            rounds.append((seen[-1], len(seen), broke))
+        image, spent, fell = teamwork(rounds)
+        late += fell and not rounds[0][2]
         assert found.fallen[n].item() == fell
         assert found.spent[n].item() == spent
+        if fell:
+            torch.testing.assert_close(found.images[n], image, rtol=0, atol=1e-9)
+    assert late, "some sample falls in a later round"
     assert len(set(found.spent[found.fallen].tolist())) > 1
     assert not found.fallen.all()
 
@@ -325,17 +346,13 @@ def test_fab(model, batch, norm):
     *_, found = searched(model, batch, "fab-t(steps=12)", radius, norm)
     rivals = likeliest_others(model(batch.images), batch.labels)
     for n in range(COUNT):
-        spent, fell = 0, False
-        for target in rivals[n].tolist():
-            x, count, fell = straight_fab(
-                model, batch.images[n], batch.labels[n].item(), target, radius, 12, norm
-            )
-            spent += count
-            if fell:
-                torch.testing.assert_close(found.images[n], x, rtol=0, atol=1e-8)
-                break
+        facts = (batch.images[n], batch.labels[n].item())
+        rounds = [straight_fab(model, *facts, k, radius, 12, norm) for k in rivals[n].tolist()]
+        image, spent, fell = teamwork(rounds)
         assert found.fallen[n].item() == fell
         assert found.spent[n].item() == spent
+        if fell:
+            torch.testing.assert_close(found.images[n], image, rtol=0, atol=1e-8)
     assert found.fallen.any()
     assert not found.fallen.all()
 
@@ -363,14 +380,14 @@ class TestSquare:
         state = search.begin(scene, rows)
         for clock in (1, 12, 30):
             state.best, state.clock = rows.images, torch.full((COUNT,), clock)
-            search.advance(scene, state)
-            changed = state.point != rows.images
+            point = search.proposals(scene, state)
+            changed = point != rows.images
             side = side_of_square(clock, 0.8, SIZE, SIZE)
             for n in range(COUNT):
                 places = changed[n, 0].nonzero()
                 reach = places.amax(0) - places.amin(0) + 1
                 assert (reach <= side).all()
-                square = state.point[n][changed[n]]
+                square = point[n][changed[n]]
                 image = rows.images[n][changed[n]]
                 up, down = (image + 0.1).clamp(max=1), (image - 0.1).clamp(min=0)
                 assert torch.equal(square, up) or torch.equal(square, down)
@@ -381,8 +398,7 @@ class TestSquare:
         met = torch.zeros(SIZE, SIZE)
         for clock in range(8500, 8600):  # squares of one pixel
             state.best, state.clock = rows.images, torch.full((COUNT,), clock)
-            search.advance(scene, state)
-            met += (state.point != rows.images).any(1).sum(0)
+            met += (search.proposals(scene, state) != rows.images).any(1).sum(0)
         assert (met > 0).all()
 
     def test_it_keeps_a_change_only_if_the_gap_shrinks(self, model, batch):
@@ -391,7 +407,7 @@ class TestSquare:
         best = [math.inf] * COUNT
         point = [None] * COUNT
         for _ in range(30):
-            candidates = state.point.clone()
+            candidates = search.proposals(scene, state)
             search.evaluate(scene, state)
             for n in range(COUNT):
                 z, y = model(candidates[n][None])[0], batch.labels[n].item()
@@ -400,8 +416,28 @@ class TestSquare:
                     best[n], point[n] = gap, candidates[n]
                 assert torch.equal(state.best[n], point[n])
                 assert state.gap[n].item() == pytest.approx(best[n])
-            state.clock += 1
-            search.advance(scene, state)
+
+    @pytest.mark.parametrize("norm", ["Linf", "L2"])
+    def test_several_queries_at_once_are_the_same_as_one_by_one(
+        self, model, batch, norm, monkeypatch
+    ):
+        radius = {"Linf": 0.02, "L2": 0.1}[norm]
+        search, rows, scene = prepared(model, batch, "square(queries=101)", radius, norm)
+        walks = {}
+        for depth in (1, 3, 8):
+            monkeypatch.setattr(Square, "_depth", lambda *_, depth=depth: depth)
+            state, met = search.begin(scene, rows), {}
+            while bool((state.clock < 101).any()):
+                state = take(state, state.clock < 101)
+                search.evaluate(scene, state)
+                for n, clock in enumerate(state.clock.tolist()):
+                    met[state.rows.place[n].item(), clock] = state.gap[n].item()
+            assert {clock for _, clock in met} >= {1, 101}
+            walks[depth] = met
+        for depth in (3, 8):
+            assert len(walks[depth]) < len(walks[1])
+            for key, gap in walks[depth].items():
+                assert gap == pytest.approx(walks[1][key], abs=1e-12)
 
     @pytest.mark.parametrize(("height", "width"), [(1, 1), (3, 3), (5, 2), (4, 6), (7, 3)])
     def test_the_bump_is_the_sum_of_rings(self, height, width):
@@ -426,7 +462,7 @@ class TestSquare:
             torch.testing.assert_close(lengths, rows.radius, rtol=1e-6, atol=0)
             state.best, before = state.point, state.point
             state.clock = torch.full((COUNT,), clock)
-            search.advance(scene, state)
+            state.point = search.proposals(scene, state)
             assert not torch.equal(state.point, before)
 
 

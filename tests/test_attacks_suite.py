@@ -238,9 +238,11 @@ def test_the_working_batch_stays_full_while_samples_wait(scene, attack):
     clean_calls, confirmations = 1 + 4, 4
     inside = watched.sizes[clean_calls:-confirmations]
     # as many rows as iterations were spent: nobody is evaluated after the fall
-    assert sum(watched.sizes) == (
-        2 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
-    )
+    spent = 2 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
+    if "square" in attack:  # it asks ahead where there is room, and some of that in vain
+        assert spent <= sum(watched.sizes) < 1.5 * spent
+    else:
+        assert sum(watched.sizes) == spent
     waiting = int(0.5 * len(inside))
     assert min(inside[:waiting]) >= 12, "free places are filled at a quarter of the batch"
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 from torch import nn
+from typer.testing import CliRunner
 
 import classwise
 from classwise.attacks import PGD, AutoAttack, BlackBox, Square
@@ -16,6 +18,9 @@ from classwise.attacks.ball import LINF
 from classwise.attacks.blackbox import as_model, open_onnx
 from classwise.attacks.named import parse_attack
 from classwise.auditing.judging import judge
+from classwise.auditing.predictions import read_ledger
+from classwise.cli import app
+from classwise.data.sources import open_data
 from classwise.types import Batch
 
 
@@ -379,6 +384,24 @@ class Session:
         return [(x - 0.5).reshape(len(x), -1) @ Linear().weight.detach().numpy().T, None]
 
 
+def onnx_file(path, weight, shape, batch):
+    """A linear model as an ONNX file, for a free or a fixed batch."""
+    weights = numpy_helper.from_array(weight.numpy(), "weight")
+    graph = helper.make_graph(
+        [
+            helper.make_node("Flatten", ["image"], ["flat"]),
+            helper.make_node("Gemm", ["flat", "weight"], ["scores"], transB=1),
+        ],
+        "linear",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, *shape])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [batch, len(weight)])],
+        [weights],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
 class TestOnnx:
     @pytest.mark.parametrize("fixed", [0, 1, 7])
     def test_a_file_is_a_black_box(self, data, tmp_path, monkeypatch, fixed):
@@ -392,6 +415,30 @@ class TestOnnx:
         assert report.about["black_box"] is True
         assert report.overall["clean"] == pytest.approx(0.9)
         assert report.overall["square(queries=40)"] < 0.7
+
+    @pytest.mark.parametrize("batch", ["n", 1, 7])
+    def test_a_real_file_answers_as_the_model_it_was_made_from(self, data, tmp_path, batch):
+        weight = Linear().weight.detach()
+        box = open_onnx(onnx_file(tmp_path / "net.onnx", weight, (1, 6, 6), batch))
+        torch.testing.assert_close(box(data[0]), data[0].flatten(1) @ weight.T, rtol=0, atol=1e-5)
+
+    def test_a_real_file_on_the_command_line(self, tmp_path):
+        digits = open_data("digits").train
+        x, y = digits.images.float().flatten(1) / 255, digits.labels
+        weight = torch.stack([(x[y == k] - x.mean(0)).mean(0) for k in range(10)])
+        path = onnx_file(tmp_path / "net.onnx", weight, (1, 8, 8), "n")
+        words = f"audit {path} --data digits --limit 100 --eps 0.2 --out {tmp_path / 'kept'} -q"
+        attack = "clean,square(queries=100)"
+        page = tmp_path / "page.html"
+        ran = CliRunner().invoke(app, [*words.split(), "--attacks", attack, "--report", str(page)])
+        assert ran.exit_code == 0, ran.output
+        said = " ".join(ran.output.split())
+        for text in (said, " ".join(page.read_text().split())):
+            assert "a black box, so only attacks without gradients were run" in text
+        (audited,) = read_ledger(tmp_path / "kept")
+        rates = audited.report.overall
+        assert rates["clean"] > 0.7
+        assert rates["square(queries=100)"] < rates["clean"] - 0.2
 
     def test_no_file(self, tmp_path):
         with refused("nowhere.onnx", "no file"):

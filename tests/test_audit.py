@@ -468,8 +468,10 @@ class TestTarget:
 
         with refused("nothing_here"):
             audit_target("nothing_here", data="digits")
-        with refused("--data"):
+        with refused("nothing_here is neither a run folder"):
             audit_target("nothing_here")
+        with refused("--data"):
+            audit_target("some_module:make")
         with refused("not a run"):
             audit_target(str(tmp_path), data="digits")
         with refused("no checkpoint"):

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 import torch
 from ledgers import verdicts
+from refusals import refused
 from torch import nn
 
 from classwise.auditing.health import check_health, check_records
-from classwise.auditing.predictions import read_ledger, write_flags
+from classwise.auditing.predictions import audit_facts, read_ledger, write_remarks
 from classwise.auditing.target import audit_target
 from classwise.data.sources import open_data
+from classwise.report.html import load_runs, write_report
+from classwise.report.tables import latex_table, markdown_table
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 EPS = 0.15
@@ -255,6 +258,49 @@ def test_flags_are_kept_beside_the_audit_and_shown_with_it(tmp_path, monkeypatch
     assert any("zero-gradients" in words for words in found.report.about["flags"])
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
-    write_flags(folder, "another model", ["x"])
+    write_remarks(folder, "another model", {"flags": ["x"]}, probed=True)
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
+    # An audit without a probe leaves what the probe found; every form of the report says it.
+    (later,) = audit_target("sick_net:make", folder=folder, **facts)
+    assert "flags" not in later.report.about
+    runs = load_runs([folder])
+    write_report(runs, tmp_path / "page.html")
+    forms = [markdown_table(runs[0].audits), latex_table(runs[0].audits)]
+    for text in [(tmp_path / "page.html").read_text(), *forms]:
+        assert "the gradient is exactly zero at rightly classified images" in text
+
+
+def test_a_partial_audit_and_a_black_box_are_said_to_be_such_in_the_report(tmp_path, monkeypatch):
+    (tmp_path / "plain_net.py").write_text(
+        "import torch\nfrom torch import nn\n"
+        "def make(num_classes):\n"
+        "    torch.manual_seed(0)\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)).eval()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    facts = {"data": "digits", "attacks": "clean", "quiet": True, "folder": tmp_path / "kept"}
+    audit_target("plain_net:make", question="worst>=0.5", **facts)
+    (partial,) = read_ledger(tmp_path / "kept")
+    assert "worst>=0.5 under clean: no" in partial.report.about["note"]
+    assert "not examined" in markdown_table([partial])
+    audit_target("plain_net:make", **facts)  # all of it now
+    (whole,) = read_ledger(tmp_path / "kept")
+    assert "note" not in whole.report.about
+    assert "not examined" not in markdown_table([whole])
+    write_remarks(
+        tmp_path / "kept", partial_hash(tmp_path / "kept"), {"black_box": True}, probed=False
+    )
+    (boxed,) = read_ledger(tmp_path / "kept")
+    assert "only attacks without gradients were run" in markdown_table([boxed])
+
+
+def partial_hash(folder):
+    (one,) = {facts["model_hash"] for facts in audit_facts(folder)}
+    return one
+
+
+def test_remarks_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "remarks.json").write_text("[1]")
+    with refused("remarks.json", "delete it"):
+        write_remarks(tmp_path, "h", {"note": "x"}, probed=False)

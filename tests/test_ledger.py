@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,6 +164,44 @@ class TestCrash:
         # Compacted, the two ledgers are the same file, name included.
         names = [sorted(p.name for p in f.iterdir()) for f in (folder, tmp_path / "straight")]
         assert names[0] == names[1]
+
+    def test_a_real_audit_goes_on_after_a_kill_as_if_nothing_had_happened(self, tmp_path):
+        (tmp_path / "plain_net.py").write_text(
+            "import torch\nfrom torch import nn\n"
+            "def make(num_classes):\n"
+            "    torch.manual_seed(0)\n"
+            "    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(),\n"
+            "                         nn.Linear(288, num_classes)).eval()\n"
+        )
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        attacks = "suite(apgd-ce(steps=10),apgd-t(steps=10,targets=3),square(queries=100))"
+
+        def audit(folder):
+            words = "audit plain_net:make --data digits --eps 0.002 --batch-size 30 --quiet"
+            command = [sys.executable, "-m", "classwise", *words.split(), "--out", str(folder)]
+            return subprocess.Popen(
+                [*command, "--attacks", attacks], env=environment, stdout=subprocess.DEVNULL
+            )
+
+        def rows(folder):
+            columns = "sample, label, predicted, logit_gap, iterations, broken_by"
+            return duckdb.sql(
+                f"SELECT {columns} FROM '{folder}/predictions/*.parquet' ORDER BY sample"
+            ).fetchall()
+
+        straight, killed = tmp_path / "straight", tmp_path / "killed"
+        assert audit(straight).wait() == 0
+        child = audit(killed)
+        while len(list(killed.glob("predictions/*.parquet"))) < 3:
+            assert child.poll() is None, "it was over before it could be killed"
+            time.sleep(0.002)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        before = rows(killed)
+        assert 90 <= len(before) < len(rows(straight))
+        assert audit(killed).wait() == 0
+        assert rows(killed) == rows(straight)
+        assert {broken for *_, broken in rows(straight)} > {None, "clean"}
 
     def test_a_full_disk_is_one_line_and_keeps_what_was_written(self, tmp_path):
         script = textwrap.dedent(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from classwise.auditing.evaluate import audit as audit
+    from classwise.auditing.health import check_health as check_health
     from classwise.auditing.metrics import ClassReport as ClassReport
     from classwise.data.sources import open_data as open_data
     from classwise.errors import ClasswiseError as ClasswiseError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "audit": "classwise.auditing.evaluate:audit",
+    "check_health": "classwise.auditing.health:check_health",
     "ClassReport": "classwise.auditing.metrics:ClassReport",
     "ClasswiseError": "classwise.errors:ClasswiseError",
     "Run": "classwise.training.run:Run",
@@ -39,6 +41,7 @@ __all__ = [
     "Run",
     "TrainConfig",
     "audit",
+    "check_health",
     "load_recipe",
     "open_data",
     "train",

@@ -101,6 +101,7 @@ class Apgd:
         state.best_height = torch.maximum(height, state.best_height)
         state.mark = torch.where(first, height, state.mark)
         state.height = height
+        state.clock = state.clock + 1
         return logits, None
 
     def advance(self, scene: Scene, state: Ascent) -> None:

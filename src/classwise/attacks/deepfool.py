@@ -51,6 +51,7 @@ class DeepFool:
         """Look where the points are."""
         with torch.no_grad():
             logits = scene.model(state.point)
+        state.clock = state.clock + 1
         reached = distances(state.point - state.rows.images, scene.ball)
         return logits, reached <= state.rows.radius
 

@@ -56,6 +56,7 @@ class Fab:
         with torch.no_grad():
             logits = scene.model(state.point)
         state.wrong = logits.argmax(1) != state.rows.labels
+        state.clock = state.clock + 1
         reached = distances(state.point - state.rows.images, scene.ball)
         return logits, reached <= state.rows.radius
 

@@ -1,7 +1,9 @@
 """The loop under every attack whose verdict is `any`: samples leave as they fall, others move up.
 
 A search keeps one row of state per sample. Each row has its own clock, so a row that is done can
-be replaced by a waiting sample at any moment and the working batch stays full.
+be replaced by a waiting sample at any moment and the working batch stays full. The first restart
+or target is tried alone; who survives it faces all others at once, as a team of rows in step, so
+that a few survivors fill the batch, too. Neither order nor batch size changes what a team finds.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class Scene:
     ball: Ball
     seed: int
     num_classes: int
+    width: int = 64  # images in one pass
 
     def draws(self, attack: str, purpose: str = "attack") -> Draws:
         """Random numbers of one attack, the same whatever its options."""
@@ -102,7 +105,10 @@ class Search(Protocol[S]):
         """Make fresh state, without asking the model."""
 
     def evaluate(self, scene: Scene, state: S) -> tuple[Logits, Tensor | None]:
-        """Logits at the points, and which points count (None: all are inside the ball)."""
+        """Logits at the points, and which points count (None: all are inside the ball).
+
+        Moves the clock on, by as many evaluations as each row took.
+        """
 
     def advance(self, scene: Scene, state: S) -> None:
         """Choose the next points, in place."""
@@ -118,8 +124,8 @@ class Found:
     gap: PerSample  # the smallest true-minus-best-other logit seen
 
 
-def run_search(scene: Scene, search: Search[Any], rows: Rows, *, width: int) -> Found:
-    """Attack every row, at most `width` at a time."""
+def run_search(scene: Scene, search: Search[Any], rows: Rows) -> Found:
+    """Attack every row, in one restart or target after which all others follow at once."""
     count, home = len(rows.labels), rows.labels.device
     found = Found(
         torch.zeros(count, dtype=torch.bool, device=home),
@@ -127,43 +133,59 @@ def run_search(scene: Scene, search: Search[Any], rows: Rows, *, width: int) -> 
         torch.zeros(count, dtype=torch.int32, device=home),
         torch.full((count,), float("inf"), dtype=rows.radius.dtype, device=home),
     )
-    last = search.rounds(scene.num_classes) - 1
-    if last < 0 or not count:
-        return found
+    rounds = search.rounds(scene.num_classes)
+    if rounds > 0:
+        _run_teams(scene, search, rows, found, range(1))
+    if rounds > 1:
+        _run_teams(scene, search, take(rows, ~found.fallen), found, range(1, rounds))
+    return found
+
+
+def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, rounds: range) -> None:
+    """Attack every row in all these rounds at once; one round that breaks it ends the others."""
+    count, team = len(rows.labels), len(rounds)
     state: Any = None
     served = 0
     while True:
-        free = width - (0 if state is None else len(state.clock))
-        if served < count and (state is None or free >= _REFILL * width):
-            fresh = search.begin(scene, _window(rows, served, served + free))
+        busy = 0 if state is None else len(state.clock)
+        room = max((scene.width - busy) // team, 0 if busy else 1)
+        if served < count and room and (not busy or scene.width - busy >= _REFILL * scene.width):
+            fresh = search.begin(scene, _teams(rows, served, served + room, rounds))
             state = fresh if state is None else join(state, fresh)
-            served = min(count, served + free)
+            served = min(count, served + room)
         if state is None or not len(state.clock):
-            return found
+            return
+        before, place, labels = state.clock, state.rows.place, state.rows.labels
         logits, counts = search.evaluate(scene, state)
-        state.clock = state.clock + 1
-        place, labels = state.rows.place, state.rows.labels
-        found.spent[place] += 1
+        found.spent.index_add_(0, place, (state.clock - before).to(found.spent.dtype))
         wrong = logits.argmax(1) != labels
         gap = -LogitGap(labels)(logits).to(found.gap.dtype)
         if counts is not None:
             wrong &= counts
             gap = gap.where(counts, float("inf"))
-        found.gap[place] = torch.minimum(found.gap[place], gap)
-        found.fallen[place] |= wrong
+        found.gap.scatter_reduce_(0, place, gap, "amin")
         over = state.clock >= search.evaluations
-        ended = wrong | over
-        if not bool(ended.any()):
+        if not bool((wrong | over).any()):
             search.advance(scene, state)
             continue
-        found.images[place[wrong]] = state.point[wrong]
-        again = take(state.rows, ~wrong & over & (state.rows.round < last))
-        state = take(state, ~ended)
+        broken = _first_of_each(place, wrong.nonzero().squeeze(1))
+        found.fallen[place[broken]] = True
+        found.images[place[broken]] = state.point[broken]
+        state = take(state, ~(over | found.fallen[place]))
         if len(state.clock):
             search.advance(scene, state)
-        if len(again.round):
-            again.round += 1
-            state = join(state, search.begin(scene, again))
+
+
+def _first_of_each(place: Labels, rows: Labels) -> Labels:
+    """Of a team, whose rows follow each other, the first in `rows`.
+
+    >>> _first_of_each(torch.tensor([7, 7, 7, 3, 3]), torch.tensor([1, 2, 4])).tolist()
+    [1, 4]
+    """
+    whose = place[rows]
+    first = torch.ones_like(rows, dtype=torch.bool)
+    first[1:] = whose[1:] != whose[:-1]
+    return rows[first]
 
 
 def take(block: B, keep: Tensor) -> B:
@@ -264,5 +286,13 @@ def _pick(tensor: Tensor, rows: Tensor) -> Tensor:
     return tensor.index_select(0, rows)
 
 
-def _window(rows: Rows, begin: int, end: int) -> Rows:
-    return _each(rows, lambda tensor: tensor[begin:end])
+def _teams(rows: Rows, begin: int, end: int, rounds: range) -> Rows:
+    """Some samples, each with one row for every round."""
+    some: Rows = _each(rows, lambda tensor: tensor[begin:end])
+    if len(rounds) > 1:
+        copies = torch.arange(len(some.labels), device=some.labels.device)
+        copies = copies.repeat_interleave(len(rounds))
+        some = _each(some, lambda tensor: _pick(tensor, copies))
+    which = torch.tensor(rounds, device=some.labels.device)
+    some.round = which.repeat(len(some.labels) // len(rounds))
+    return some

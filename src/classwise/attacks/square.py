@@ -14,12 +14,15 @@ from torch import Tensor
 
 from classwise.attacks.ball import per_image
 from classwise.attacks.losses import LogitGap
-from classwise.attacks.search import Bounded, Rows, Scene, bounds
+from classwise.attacks.search import Bounded, Rows, Scene, bounds, draw_keys
 from classwise.types import Images, Labels, Logits, PerSample
 
 # The square's area halves after each of these queries.
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 _TILES = 5  # along each side, at the start of the L2 attack
+_DEEPEST = 8  # queries asked at once
+_PATIENCE = 0.3  # changes expected to be kept among the queries asked at once
+_MEMORY = 0.05  # weight of the latest query in the share of kept changes
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class Hunt(Bounded):
 
     best: Images
     gap: PerSample  # true logit minus best other at the best point
+    luck: PerSample  # share of the latest queries whose change was kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,10 @@ class Square:
     Linf: the start is vertical stripes of ±ε; a square is set to x ± ε, a sign per channel.
     L2: the start is a grid of bumps; a square takes the budget of another square and what is
     unused, in the shape of a two-sided bump. The area is p·h·w, halved along a fixed schedule.
+
+    Late in the search hardly a change is kept, so several queries are asked at once, all of them
+    changes of the best point; those after the first that is kept are asked again. The answers are
+    the same as one by one, in fuller batches.
     """
 
     name: str = "square"
@@ -67,49 +75,72 @@ class Square:
             offset *= per_image(rows.radius / _lengths(offset))
         start = _as(rows.images, (rows.images + offset).clamp_(0, 1))
         endless = torch.full_like(rows.radius, float("inf"))
-        none = torch.zeros_like(rows.labels)
-        return Hunt(rows, start, none, *bounds(rows, scene.ball), start, endless)
+        none, lucky = torch.zeros_like(rows.labels), torch.ones_like(rows.radius)
+        return Hunt(rows, start, none, *bounds(rows, scene.ball), start, endless, lucky)
 
     def evaluate(self, scene: Scene, state: Hunt) -> tuple[Logits, None]:
-        """Ask, and keep the point if its gap is smaller."""
+        """Ask until a change is kept, and keep it."""
+        count, depth = len(state.clock), self._depth(scene, state)
+        points = self.proposals(scene, state, depth)
         with torch.no_grad():
-            logits = scene.model(state.point)
-        gap = -LogitGap(state.rows.labels)(logits).to(state.gap.dtype)
-        better = gap < state.gap
-        state.best = torch.where(per_image(better), state.point, state.best)
-        state.gap = torch.where(better, gap, state.gap)
-        return logits, None
+            logits = scene.model(points)
+        labels = state.rows.labels.repeat_interleave(depth)
+        gaps = -LogitGap(labels)(logits).to(state.gap.dtype).view(count, depth)
+        # the start is no change: nothing was asked before it, and its gap is below infinity
+        better = gaps < state.gap[:, None]
+        left = (self.queries - state.clock).clamp_(max=depth)
+        taken = torch.where(better.any(1), better.int().argmax(1) + 1, left).minimum(left)
+        chosen = torch.arange(count, device=labels.device) * depth + taken - 1
+        kept = better.view(-1)[chosen]
+        state.point = points[chosen] if depth > 1 else points
+        state.best = torch.where(per_image(kept), state.point, state.best)
+        state.gap = torch.where(kept, gaps.view(-1)[chosen], state.gap)
+        state.luck = state.luck * (1 - _MEMORY * taken) + _MEMORY * kept
+        state.clock = state.clock + taken
+        return logits[chosen], None
 
     def advance(self, scene: Scene, state: Hunt) -> None:
-        """Propose another square."""
-        rows, (channels, height, width) = state.rows, state.point.shape[1:]
+        """Nothing is left to do: the next queries follow from the best point."""
+
+    def _depth(self, scene: Scene, state: Hunt) -> int:
+        """How many queries to ask at once: few enough that most will count."""
+        room = min(_DEEPEST, scene.width // len(state.clock))
+        if room <= 1:
+            return 1
+        return max(1, min(room, int(_PATIENCE / max(float(state.luck.mean()), 1e-6))))
+
+    def proposals(self, scene: Scene, state: Hunt, depth: int = 1) -> Images:
+        """The next `depth` queries of every sample, all of them changes of its best point.
+
+        Query 0 changes nothing: it asks about the start.
+        """
+        rows, (channels, height, width) = state.rows, state.best.shape[1:]
         linf = scene.ball.name == "Linf"
+        clock = state.clock[:, None] + torch.arange(depth, device=state.clock.device)
         sides = _sides(self.queries, self.p, height, width, 1 if linf else 3)
-        side = sides.to(state.clock.device)[state.clock]
+        side = sides.to(clock.device)[clock.clamp(max=self.queries).flatten()]
+        keys = draw_keys(rows.index[:, None], rows.round[:, None], clock).flatten()
         shape = (channels + 2,) if linf else (channels + 5,)
-        numbers = scene.draws(self.name).uniform(rows.keys(state.clock), shape, rows.images.dtype)
+        numbers = scene.draws(self.name).uniform(keys, shape, rows.images.dtype)
         signs = _signs(numbers[:, :channels]).view(-1, channels, 1, 1)
         corners = numbers[:, channels:]
-        top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
-        inside = (
-            _window(top, side, height)[:, None, :, None]
-            & (_window(left, side, width)[:, None, None, :])
-        )
+        inside = _square(corners[:, 0], corners[:, 1], side, height, width)
         if linf:
-            colour = torch.where(signs > 0, state.high, state.low)
-            state.point = torch.where(inside, colour, state.best)
-            return
+            up = signs.view(-1, depth, channels, 1, 1) > 0
+            change = inside.view(-1, depth, 1, height, width)
+            colour = torch.where(up, state.high[:, None], state.low[:, None])
+            return _as(state.best, torch.where(change, colour, state.best[:, None]).flatten(0, 1))
         # numbers 2 and 3 place the square that gives its budget away, number 4 turns the bump
-        other_top = _corner(corners[:, 2], side, height)
-        other_left = _corner(corners[:, 3], side, width)
-        other = (
-            _window(other_top, side, height)[:, None, :, None]
-            & (_window(other_left, side, width)[:, None, None, :])
-        )
+        other = _square(corners[:, 2], corners[:, 3], side, height, width)
+        top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
         bump = _placed(_bumps(height, width), side, top, left, corners[:, 4] < 0.5, height, width)
-        offset = _shifted(state.best - rows.images, rows.radius, inside, other, signs * bump)
-        moved = scene.ball.project(rows.images + offset, rows.images, rows.radius)
-        state.point = _as(rows.images, moved)
+        best, images, radius = (
+            one.repeat_interleave(depth, 0) for one in (state.best, rows.images, rows.radius)
+        )
+        offset = _shifted(best - images, radius, inside, other, signs * bump)
+        moved = scene.ball.project(images + offset, images, radius)
+        start = per_image(clock.flatten() == 0)
+        return _as(state.best, torch.where(start, best, moved))
 
 
 def side_of_square(query: int, p: float, height: int, width: int) -> int:
@@ -125,7 +156,8 @@ def side_of_square(query: int, p: float, height: int, width: int) -> int:
 @lru_cache(maxsize=32)
 def _sides(queries: int, p: float, height: int, width: int, least: int) -> Tensor:
     sides = [side_of_square(query, p, height, width) for query in range(queries + 1)]
-    return torch.tensor(sides).clamp_(min=min(least, height, width))
+    least = min(least, height, width)
+    return torch.tensor([0, *(max(side, least) for side in sides[1:])])
 
 
 def _signs(numbers: Tensor) -> Tensor:
@@ -136,6 +168,13 @@ def _signs(numbers: Tensor) -> Tensor:
 def _corner(number: PerSample, side: Labels, extent: int) -> Labels:
     """Return a first row or column such that the square fits."""
     return (number * (extent - side + 1)).long().clamp_(max=extent - 1)
+
+
+def _square(down: PerSample, across: PerSample, side: Labels, height: int, width: int) -> Tensor:
+    """Which pixels lie in each sample's square, n×1×h×w."""
+    rows = _window(_corner(down, side, height), side, height)
+    columns = _window(_corner(across, side, width), side, width)
+    return rows[:, None, :, None] & columns[:, None, None, :]
 
 
 def _window(begin: Labels, side: Labels, extent: int) -> Tensor:

@@ -61,7 +61,7 @@ class Suite:
         after: Callable[[str, Tensor], None] | None = None,
     ) -> Judged:
         """Attack a batch, `width` samples at a time; `after` hears of each attack who stands."""
-        scene = Scene(quick_twin(model, batch.images[:4]), ball, seed, num_classes)
+        scene = Scene(quick_twin(model, batch.images[:4]), ball, seed, num_classes, width)
         clean = ask(model, batch.images, width, num_classes)
         predicted, gap = clean.argmax(1), -LogitGap(batch.labels)(clean)
         standing = predicted == batch.labels
@@ -80,7 +80,7 @@ class Suite:
         for number, search in enumerate(self.searches, start=1):
             rows = take(everything, standing)
             home, rows.place = rows.place, torch.arange(len(rows.labels), device=standing.device)
-            found = run_search(scene, search, rows, width=width)
+            found = run_search(scene, search, rows)
             logits = confirm(model, found, rows, width)
             fallen = home[found.fallen]
             images[fallen] = found.images[found.fallen]

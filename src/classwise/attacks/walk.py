@@ -65,6 +65,7 @@ class Pgd:
         """Measure the slope."""
         loss = attack_loss(self.loss, state.aim, targeted=self.target is not None)
         logits, _, state.slope = slope_at(scene.model, state.point, loss)
+        state.clock = state.clock + 1
         return logits, None
 
     def advance(self, scene: Scene, state: Walk) -> None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
+from torch import Tensor
 
+from classwise.attacks.averaged import mean_of_passes
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox, as_model
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
-from classwise.auditing.judging import as_floats, judge, output_count, radii
+from classwise.attacks.suite import ask
+from classwise.auditing.flags import FEW, Flag, random_flags
+from classwise.auditing.judging import (
+    as_floats,
+    eval_mode,
+    in_its_kind,
+    judge,
+    output_count,
+    radii,
+)
 from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.auditing.predictions import Predictions
 from classwise.data.batches import Batches
@@ -39,6 +50,7 @@ def audit(
     superclass_names: Sequence[str] | None = None,
     batch_size: int = 256,
     seed: int = 0,
+    repeat: int = 1,
     quiet: bool = True,
 ) -> ClassReport:
     """Audit any model that maps images in [0, 1] to logits, class by class.
@@ -47,7 +59,8 @@ def audit(
     left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
     `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
     shaped (n, channels, height, width). `attacks` are names, or attack objects of torchattacks,
-    foolbox or ART; `eps` is one radius, or one per image.
+    foolbox or ART; `eps` is one radius, or one per image. A model that draws random numbers is
+    flagged in `report.about["flags"]`; `repeat` audits the mean of so many passes instead.
     """
     pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels)
     check_pixels(pixels)
@@ -57,7 +70,7 @@ def audit(
         raise ClasswiseError(f"images are {pixels.dtype}; give uint8, or floats in [0, 1]")
     if batch_size < 1:
         raise ClasswiseError(f"batch_size is {batch_size}; it must be at least 1")
-    known = as_model(model, as_floats(pixels[:1]))
+    known = mean_of_passes(as_model(model, as_floats(pixels[:1])), repeat)
     if isinstance(known, BlackBox) and attacks is DEFAULT_ATTACKS:
         attacks = ("clean", "square")
     names = None if class_names is None else tuple(str(name) for name in class_names)
@@ -81,9 +94,25 @@ def audit(
         quiet=quiet,
     )
     report = class_report(found, names, groups, words)
-    if isinstance(known, BlackBox):
-        report.about["black_box"] = True
+    report.about |= remarks(known, steady_flags(known, pixels))
     return report
+
+
+def steady_flags(model: LogitModel, images: Any) -> list[Flag]:
+    """Whether a model answers differently when it is asked again about a few images."""
+    few = in_its_kind(model, images[:FEW])
+    with eval_mode(model):
+        return random_flags(model, few, ask(model, few, FEW), FEW)
+
+
+def remarks(model: LogitModel, flags: Sequence[Flag], note: str | None = None) -> dict[str, Any]:
+    """What a reader must know beside the numbers; nothing where there is nothing to say."""
+    said = {
+        "flags": [str(flag) for flag in flags],
+        "note": note,
+        "black_box": isinstance(model, BlackBox),
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def class_report(
@@ -124,8 +153,12 @@ def evaluate(
     seed: int = 0,
     quiet: bool = True,
     title: str = "audit",
+    after: Callable[[str, Tensor], None] | None = None,
 ) -> list[Predictions]:
-    """Predictions of a model under every attack, in the order given."""
+    """Predictions of a model under every attack, in the order given.
+
+    `after` hears of each attack of a suite which samples of the batch still stand.
+    """
     conditions = parse_attacks(attacks)
     ball = parse_norm(norm)
     radius = radii(eps, ball, len(batches.labels))
@@ -149,12 +182,24 @@ def evaluate(
                         ball=ball,
                         seed=seed,
                         width=batches.batch_size,
+                        after=after or told(progress, task, f"{title}: {attack.name}"),
                     )
                 )
                 done += len(pool)
                 progress.advance(task, len(pool))
             found.append(_joined(parts))
     return found
+
+
+def told(progress: Progress, task: TaskID, title: str) -> Callable[[str, Tensor], None]:
+    """Say beside the bar how far a suite has come with its batch."""
+
+    def tell(attack: str, standing: Tensor) -> None:
+        if not progress.disable:
+            left = f"{int(standing.sum())} of {len(standing)} stand after {attack}"
+            progress.update(task, description=f"{title}: {left}")
+
+    return tell
 
 
 def _joined(parts: Sequence[Predictions]) -> Predictions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ from classwise.attacks.blackbox import BlackBox
 from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.suite import ask
 from classwise.auditing.evaluate import evaluate
-from classwise.auditing.judging import as_floats, device_of, eval_mode, output_count
+from classwise.auditing.flags import Flag, random_flags, tolerance
+from classwise.auditing.judging import device_of, eval_mode, in_its_kind, output_count
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
 from classwise.data.batches import Batches
@@ -29,18 +30,6 @@ from classwise.types import Batch, LogitModel
 Mask = npt.NDArray[np.bool_]
 _SURE = 0.01  # chance of a false flag in each comparison
 _FEW = 0.05  # share of images from which a defect counts
-
-
-class Flag(NamedTuple):
-    """A sign of trouble: its name, the finding in words, and the classes where it is certain."""
-
-    name: str
-    words: str
-    classes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        where = f" ({', '.join(self.classes)})" if self.classes else ""
-        return f"{self.name}: {self.words}{where}"
 
 
 def check_health(
@@ -65,7 +54,7 @@ def check_health(
     count = len(class_names) if class_names is not None else output_count(model, pixels)
     names = tuple(class_names or (str(k) for k in range(count)))
     home = device_of(model)
-    x = as_floats(pixels.to(home)).to(_precision(model, as_floats(pixels[:1]).dtype))
+    x = in_its_kind(model, pixels)
     batch = Batch(x, numbers.to(home), torch.arange(len(x), device=home))
     flags = _mode_flags(model)
     with eval_mode(model):
@@ -169,12 +158,6 @@ def _certain(weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]) -
     return tuple(class_names[int(k)] for k in np.flatnonzero(holm(p_values) <= _SURE))
 
 
-def _precision(model: LogitModel, given: torch.dtype) -> torch.dtype:
-    """The precision of a module's weights; a function takes images as they are."""
-    tensors = model.parameters() if isinstance(model, nn.Module) else iter(())
-    return next((one.dtype for one in tensors if one.is_floating_point()), given)
-
-
 def _mode_flags(model: LogitModel) -> list[Flag]:
     if not isinstance(model, nn.Module):
         return []
@@ -204,15 +187,12 @@ def _answer_flags(
                 "gradients; audit the model without its softmax",
             )
         )
-    scale = 1e-4 * (1 + logits.abs().amax(1))
-    again = ask(model, batch.images, width, logits.shape[1])
-    differs = (again - logits).abs().amax(1) > scale
-    if bool(differs.any()):
-        words = f"two passes over the same images differ for {int(differs.sum())} of {len(logits)}"
-        return [*flags, Flag("random", f"{words}; average over passes, or use autoattack-rand")]
+    random = random_flags(model, batch.images, logits, width)
+    if random:
+        return flags + random
     few = min(16, len(logits))
     alone = ask(model, batch.images[:few], 1, logits.shape[1])
-    moved = (alone - logits[:few]).abs().amax(1) > scale[:few]
+    moved = (alone - logits[:few]).abs().amax(1) > tolerance(logits[:few])
     if bool(moved.any()):
         classes = tuple(names[k] for k in sorted(set(batch.labels[:few][moved].tolist())))
         words = "an image's answer depends on its batch, as with BatchNorm in train mode"

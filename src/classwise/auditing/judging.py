@@ -31,6 +31,7 @@ def judge(
     ball: Ball,
     seed: int = 0,
     width: int | None = None,
+    after: Callable[[str, Tensor], None] | None = None,
 ) -> Predictions:
     """Give the verdict on every sample of one batch; it depends on nothing outside the batch.
 
@@ -38,7 +39,7 @@ def judge(
     """
     condition = parse_attack(attack) if isinstance(attack, str) else attack
     facts: dict[str, Any] = {"num_classes": num_classes, "ball": ball, "seed": seed}
-    found = attacked(model, batch, condition, radius=radius, width=width, **facts)
+    found = attacked(model, batch, condition, radius=radius, width=width, after=after, **facts)
     stated = torch.as_tensor(radius, dtype=torch.float64).expand(len(batch))
     return predictions(condition, batch, found, stated * (condition.name != "clean"), ball, seed)
 
@@ -61,7 +62,7 @@ def attacked(
     """
     home, kind = device_of(model), _kind_of(model, batch.images)
     with eval_mode(model):
-        images = _laid_out(model, as_floats(batch.images.to(home)).to(kind), num_classes)
+        images = _laid_out(model, in_its_kind(model, batch.images), num_classes)
         return condition.judge(
             model,
             Batch(images, batch.labels.to(home), batch.index.to(home)),
@@ -155,8 +156,12 @@ def as_floats(images: Tensor) -> Tensor:
     return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
+def in_its_kind(model: LogitModel, images: Tensor) -> Tensor:
+    """Images where a model's weights are, in their precision."""
+    return as_floats(images.to(device_of(model))).to(_kind_of(model, images))
+
+
 def output_count(model: LogitModel, images: Tensor) -> int:
     """Ask a model about one image and count its logits."""
-    one = as_floats(images[:1].to(device_of(model))).to(_kind_of(model, images))
     with eval_mode(model):
-        return int(ask(model, one, 1).shape[1])
+        return int(ask(model, in_its_kind(model, images[:1]), 1).shape[1])

@@ -36,8 +36,8 @@ __all__ = [
     "read_card",
     "read_ledger",
     "write_card",
-    "write_flags",
     "write_predictions",
+    "write_remarks",
 ]
 
 
@@ -73,25 +73,28 @@ def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
 
 
-def write_flags(
-    folder: Path, model_hash: str, flags: Sequence[str], *, probed: bool = True
-) -> None:
-    """Keep what `check_health` said of a model beside its audits, for reports.
+def write_remarks(folder: Path, model_hash: str, said: Mapping[str, Any], *, probed: bool) -> None:
+    """Keep what a reader must know of a model's audits beside them, for reports.
 
-    A new probe replaces the old one; without one, new flags join those that are there.
+    The newest audit speaks, but flags of an earlier probe stay until the next one.
     """
-    known = _read_flags(folder)
-    kept = [] if probed else known.get(model_hash, [])
-    both = list(dict.fromkeys([*kept, *flags]))
-    text = json.dumps({**known, model_hash: both}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / "health.json", text.encode())
+    known = _read_remarks(folder)
+    before = [] if probed else known.get(model_hash, {}).get("flags", [])
+    flags = list(dict.fromkeys([*before, *said.get("flags", [])]))
+    new = {**said, **({"flags": flags} if flags else {})}
+    if new == known.get(model_hash, {}):
+        return
+    text = json.dumps({**known, model_hash: new}, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / "remarks.json", text.encode())
 
 
-def _read_flags(folder: Path) -> dict[str, list[str]]:
-    path = folder / "health.json"
+def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / "remarks.json"
     try:
-        found: dict[str, list[str]] = json.loads(path.read_text()) if path.exists() else {}
-    except (OSError, ValueError) as reason:
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if not all(isinstance(one, dict) for one in [found, *found.values()]):
+            raise ValueError("not a table of remarks")
+    except (OSError, ValueError, AttributeError) as reason:
         raise ClasswiseError(
             f"{path} cannot be read: {reason}; delete it and audit again"
         ) from None
@@ -182,12 +185,11 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         report = ConditionReport(one["condition"], counts, names, *groups_of)
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
-    flags = _read_flags(folder)
+    said = _read_remarks(folder)
     audits = []
     for (weights, split), found in sorted(groups.items()):
         whole = _side_by_side(found)
-        if found[0][0]["model_hash"] in flags:
-            whole.about["flags"] = flags[found[0][0]["model_hash"]]
+        whole.about.update(said.get(found[0][0]["model_hash"], {}))
         audits.append(AuditedWeights(folder.name, about["recipe_name"], weights, split, whole))
     return audits
 

@@ -15,12 +15,14 @@ from rich.progress import Progress
 from torch import nn
 
 from classwise.attacks.adapters import Foreign
+from classwise.attacks.averaged import mean_of_passes
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox, open_onnx
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
-from classwise.auditing.evaluate import class_report, evaluate
+from classwise.auditing.evaluate import class_report, evaluate, remarks, steady_flags, told
 from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
+from classwise.auditing.flags import Flag
 from classwise.auditing.health import check_health, check_records
 from classwise.auditing.judging import radii
 from classwise.auditing.ledger import Ledger, piece
@@ -28,7 +30,7 @@ from classwise.auditing.predictions import (
     AuditedWeights,
     Predictions,
     write_card,
-    write_flags,
+    write_remarks,
 )
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
 from classwise.auditing.shards import Stamp
@@ -60,6 +62,7 @@ def audit_target(
     minutes: float | None = None,
     question: str | None = None,
     health: bool = False,
+    repeat: int = 1,
     folder: Path | None = None,
     device: str = "auto",
     quiet: bool = False,
@@ -67,13 +70,16 @@ def audit_target(
     """Audit a target and keep the predictions in its run folder, or in `folder`.
 
     What their ledger already holds is not run again. With `minutes` or a `question` only as much
-    is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of broken
-    gradients among the verdicts are in `report.about["flags"]`; `health` probes for more.
+    is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of a broken
+    evaluation are in `report.about["flags"]`; `health` probes for more. `repeat` audits the mean
+    of so many passes of a model that draws random numbers.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
     where = run.path if run else folder
     data = data or (run.config.data if run else None)
     if data is None:
+        if not Path(target).exists() and ":" not in target:
+            raise _no_target(target)
         raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
     source = open_data(data)
     images = choose_split(source, split)
@@ -91,7 +97,8 @@ def audit_target(
     for name, recipe, model, spec in _models(target, run, weights, images):
         if where is not None and run is None:
             write_card(where, recipe, about)
-        model = model.to(home) if isinstance(model, nn.Module) else model
+        model = mean_of_passes(model.to(home) if isinstance(model, nn.Module) else model, repeat)
+        spec = spec and (spec if repeat == 1 else f"{spec} mean of {repeat}")
         black_box = isinstance(model, BlackBox)
         ledger = stamp = None
         if where is not None:
@@ -117,24 +124,13 @@ def audit_target(
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
-        flags = check_records(found, images.class_names)
+        flags = [*steady_flags(model, images.images), *check_records(found, images.class_names)]
         if health:
-            few = balanced_subset(images.labels, PROBED, seed=0)
-            probe = images.subset(few)
-            how: dict[str, Any] = {
-                "eps": float(radii(eps, parse_norm(norm), 1)[0]),
-                "norm": parse_norm(norm).name,
-            }
-            probed = check_health(
-                model, probe.images, probe.labels, class_names=images.class_names, **how
-            )
-            flags = list(dict.fromkeys([*probed, *flags]))
-        if where is not None and stamp is not None and (health or flags):
-            words = [str(flag) for flag in flags]
-            write_flags(where, stamp.model_hash, words, probed=health)
-        report.about |= {"flags": [str(flag) for flag in flags]} if health or flags else {}
-        report.about |= {"note": note} if note else {}
-        report.about |= {"black_box": True} if black_box else {}
+            flags = list(dict.fromkeys([*_probed(model, images, eps, norm), *flags]))
+        said = remarks(model, flags, note)
+        if where is not None and stamp is not None:
+            write_remarks(where, stamp.model_hash, said, probed=health)
+        report.about |= said
         run_name = where.name if where else target
         audits.append(AuditedWeights(run_name, recipe, name, split, report))
     return audits
@@ -173,14 +169,27 @@ def audit_model(
             reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
             key = attack_key(attack_name(attack), reach, ball.name, seed, attack.verdict)
 
-            def judge(batch: Batches, which: Any = which) -> Predictions:
+            after = told(progress, task, f"{title}: {attack.name}")
+
+            def judge(batch: Batches, which: Any = which, after: Any = after) -> Predictions:
                 rows = order[np.searchsorted(origin[order], batch.origin.cpu().numpy())]
-                return evaluate(model, batch, attacks=[which], eps=radius[rows], **facts)[0]
+                reach = radius[rows]
+                return evaluate(model, batch, attacks=[which], eps=reach, after=after, **facts)[0]
 
             place = replace(stamp, attack_key=key)
             advance = partial(progress.advance, task)
             found.append(ledger.complete(place, batches, judge, advance=advance, compact=compact))
     return found
+
+
+def _probed(model: LogitModel, images: Dataset, eps: Any, norm: str) -> list[Flag]:
+    """Probe a model on a few images of every class."""
+    few = images.subset(balanced_subset(images.labels, PROBED, seed=0))
+    ball = parse_norm(norm)
+    radius = float(radii(eps, ball, 1)[0])
+    return check_health(
+        model, few.images, few.labels, class_names=images.class_names, eps=radius, norm=ball.name
+    )
 
 
 def _audit_partly(
@@ -254,10 +263,14 @@ def _models(
         )
         yield "given", target, model, None
     else:
-        raise ClasswiseError(
-            f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
-            "nor module:callable"
-        )
+        raise _no_target(target)
+
+
+def _no_target(target: str) -> ClasswiseError:
+    return ClasswiseError(
+        f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
+        "nor module:callable"
+    )
 
 
 def _chosen_weights(run: Run, wanted: str) -> list[str]:

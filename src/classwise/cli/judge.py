@@ -11,6 +11,9 @@ from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from classwise.auditing.predictions import AuditedWeights
     from classwise.report.runs import ReportRun
 
 
@@ -43,6 +46,9 @@ def audit(
     health: Annotated[
         bool, typer.Option("--health", help="Probe for gradient masking and broken evaluation.")
     ] = False,
+    repeat: Annotated[
+        int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
+    ] = 1,
     ledger: Annotated[
         Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
     ] = None,
@@ -77,6 +83,7 @@ def audit(
         names = [n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip()]
         audits = read_ledger(ledger, attacks=names, weights=weights, split=split)
         out.print(rich_table(audits))
+        say_remarks(audits)
         return
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
@@ -94,6 +101,7 @@ def audit(
         minutes=minutes,
         question=question,
         health=health,
+        repeat=repeat,
         batch_size=batch_size,
         seed=seed,
         folder=folder,
@@ -101,13 +109,11 @@ def audit(
         quiet=quiet,
     )
     out.print(rich_table(audits))
-    for entry in audits:
-        about = entry.report.about
-        for words in [about.get("note"), *about.get("flags", [])]:
-            if words:
-                out.print(f"{entry.recipe} {entry.weights}: {words}", highlight=False, markup=False)
-        if health and not about.get("flags"):
-            out.print(f"{entry.recipe} {entry.weights}: no sign of a broken evaluation")
+    say_remarks(audits)
+    if health:
+        for entry in audits:
+            if not entry.report.about.get("flags"):
+                out.print(f"{entry.recipe} {entry.weights}: no sign of a broken evaluation")
     where = folder or (Path(target) if Path(target).is_dir() else None)
     if page is not None:
         if where is None:
@@ -116,6 +122,14 @@ def audit(
         out.print(f"Wrote {page}", soft_wrap=True)
     elif where is not None:
         out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
+
+
+def say_remarks(audits: Sequence[AuditedWeights]) -> None:
+    """Print what a reader must know beside the numbers."""
+    from classwise.report.summary import remarks
+
+    for line in remarks(audits):
+        out.print(line, highlight=False, markup=False)
 
 
 @app.command()

@@ -24,6 +24,7 @@ from classwise.report.summary import (
     cell,
     few_names,
     percent,
+    remarks,
     shown,
     summary_rows,
     worst_class_warning,
@@ -68,6 +69,7 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         captions=captions(audits),
         noise=_noise(audits),
         warning=worst_class_warning(rows),
+        remarks=remarks(audits),
         runs=[_run_facts(run) for run in runs],
         seeds=seed_rows(runs),
     )

@@ -187,6 +187,22 @@ def captions(audits: Sequence[AuditedWeights]) -> list[str]:
     return _distinct(lines)
 
 
+def remarks(audits: Sequence[AuditedWeights]) -> list[str]:
+    """Say what a reader must know before believing the numbers of an audit."""
+    lines = []
+    for audit in audits:
+        about, whose = audit.report.about, f"{audit.run} ({audit.recipe}, {audit.weights})"
+        if about.get("black_box"):
+            lines.append(
+                f"{whose}: a black box, so only attacks without gradients were run; what survives "
+                "them may well fall to others."
+            )
+        lines += [f"{whose}: {words}" for words in about.get("flags", [])]
+        if about.get("note"):
+            lines.append(f"{whose}: {about['note']}")
+    return _distinct(lines)
+
+
 def worst_class_warning(rows: Sequence[SummaryRow]) -> str:
     """Warn of too few samples for a claim about the worst class, for the best row on average."""
     reports = [report for row in rows if (report := row.robust or row.clean)]

@@ -21,6 +21,7 @@ from classwise.report.summary import (
     classes_without_samples,
     few_names,
     measured,
+    remarks,
     shown,
     summary_rows,
     worst_class_warning,
@@ -100,7 +101,7 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
                 number, names = cell(row, measure, side)
                 cells.append(number + (f" ({_markdown(few_names(names))})" if names else ""))
         lines.append("| " + " | ".join(cells) + " |")
-    below = [*captions(audits), worst_class_warning(rows)]
+    below = [*captions(audits), worst_class_warning(rows), *remarks(audits)]
     return "\n".join([*lines, "", *(f"{_markdown(line)}  " for line in below if line)]) + "\n"
 
 
@@ -143,6 +144,7 @@ def latex_table(audits: Sequence[AuditedWeights]) -> str:
         at += len(sides)
     under = ["Method"] + [side.capitalize() for _, sides in groups.items() for side in sides]
     lines = [
+        *(f"% {_one_line(line)}" for line in remarks(audits)),
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_latex(' '.join(captions(audits)))}}}",
