@@ -20,6 +20,7 @@ ATTACKS = [
     "apgd-t(steps=8,targets=2)",
     "fab-t(steps=6,targets=3)",
     "square(queries=40)",
+    "square(queries=30,restarts=4)",
     "deepfool(steps=6)",
     "suite(fgsm,apgd-ce(steps=5),fab-t(steps=3),square(queries=12))",
 ]
@@ -247,21 +248,106 @@ def test_the_working_batch_stays_full_while_samples_wait(scene, attack):
     assert min(inside[:waiting]) >= 12, "free places are filled at a quarter of the batch"
 
 
-@pytest.mark.parametrize("lies", [(3, 4), (3,)])
-def test_only_a_second_look_at_the_model_itself_counts(lies):
-    """In float32, or on the twin, an answer may differ; what is right when asked again stands."""
+@pytest.mark.parametrize(("lies", "broken"), [((3, 4), True), ((3,), False), ((3, 6, 7), True)])
+def test_only_a_second_look_at_the_model_itself_counts(lies, broken):
+    """In float32, or on the twin, an answer may differ; what is right when asked again stands.
+
+    Its search ended too soon, so it is searched again, with a second look at every fall.
+    """
     given = batch_of(6, 2)
     batch = Batch(given.images, torch.zeros(6, dtype=torch.int64), given.index)
     calls = []
 
     def moody(x):
-        calls.append(len(x))  # 1: the probe, 2: clean images, 3: the start, 4: the second look
+        # 1: the probe, 2: clean images, 3: the start, 4: the second look; then, if that was right,
+        # 5: the start again, 6: the step, 7: a second look at once, if the step was wrong
+        calls.append(len(x))
         first = 0 * x.flatten(1).sum(1) + (0.0 if len(calls) in lies else 1.0)
         return torch.stack((first, 1 - first), 1)
 
     found = judge(moody, batch, "pgd-1(verdict=any)", num_classes=2, radius=0.1, ball=LINF)
-    assert calls == [2, 6, 6, 6]
-    assert set(found.broken_by) == ({"pgd-1(verdict=any)"} if 4 in lies else {None})
+    assert calls == [2, 6, 6, 6] + [6] * {(3, 4): 0, (3,): 2, (3, 6, 7): 3}[lies]
+    assert set(found.broken_by) == ({"pgd-1(verdict=any)"} if broken else {None})
+    assert (found.correct == (not broken)).all()
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("attack", ["apgd-ce(steps=12)", "square(queries=60)", "pgd-5"])
+def test_half_precision_models_are_attacked_in_single(scene, kind, attack):
+    model, batch, ball, radius = scene
+    radius = radius.clamp(min=0.02)
+    small = Batch(batch.images.float(), batch.labels, batch.index)
+    single = run((model.float(), small, ball, radius), attack)
+    half = run((model.to(kind), small, ball, radius), attack)
+    assert half.images.dtype == torch.float32
+    assert (
+        (single.predicted == batch.labels) != (half.predicted == batch.labels)
+    ).double().mean() < 0.15
+    offset = (half.images - small.images).double().flatten(1)
+    length = offset.abs().amax(1) if ball.name == "Linf" else offset.norm(dim=1)
+    assert (length <= radius + 1e-6).all()
+
+
+def test_batches_of_7_64_and_500_disagree_on_few_verdicts_in_single_precision(net):
+    model, given = net(4).eval().float(), batch_of(600, seed=3)
+    with torch.no_grad():
+        model.head.weight *= 6
+        images = given.images.float()
+        labels = model(images).argmax(1)
+    attack = "suite(apgd-ce(steps=12),apgd-t(steps=8),fab-t(steps=6),square(queries=40))"
+    facts = {"num_classes": 4, "radius": 0.12, "ball": LINF}
+    stands = []
+    for width in (7, 64, 500):
+        batch = Batch(images, labels, given.index)
+        found = attacked(model, batch, parse_attack(attack), width=width, **facts)
+        stands.append(found.predicted == labels)
+    assert 0.2 < stands[0].double().mean() < 0.8
+    for other in stands[1:]:
+        assert (other != stands[0]).double().mean() <= 0.005
+
+
+def test_scores_that_tie_give_the_same_square_one_by_one_and_several_at_once(net):
+    model, batch = net(4).eval(), batch_of(40, seed=5)
+    with torch.no_grad():
+        model.head.weight *= 6
+
+    def rounded(x):
+        return (2 * model(x)).round() / 2
+
+    labels = rounded(batch.images).argmax(1)
+    batch = Batch(batch.images, labels, batch.index)
+    facts = {"num_classes": 4, "radius": 0.05, "ball": LINF}
+    found = [
+        attacked(rounded, batch, parse_attack("square(queries=300)"), width=width, **facts)
+        for width in (1, 400)
+    ]
+    assert torch.equal(found[0].predicted, found[1].predicted)
+    assert torch.equal(found[0].iterations, found[1].iterations)
+    assert 0.1 < (found[0].predicted == labels).double().mean() < 0.9
+
+
+def test_a_model_that_draws_random_numbers_is_not_saved_by_a_lucky_second_look(net):
+    """A fall that is not confirmed must not end the search: the reference goes on climbing, too."""
+    model, batch = net(4).eval().float(), batch_of(200, seed=7)
+    with torch.no_grad():
+        model.head.weight *= 6
+        images = batch.images.float()
+        labels = model(images).argmax(1)
+
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return model(x) + 0.3 * torch.randn(len(x), 4)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        shares = {}
+        for name, one in (("steady", model), ("noisy", Noisy().eval())):
+            found = judge(
+                one, Batch(images, labels, batch.index), "apgd-ce(steps=20)",
+                num_classes=4, radius=0.05, ball=LINF,
+            )  # fmt: skip
+            shares[name] = found.correct.mean()
+    assert shares["noisy"] <= shares["steady"] + 0.02
 
 
 def test_it_runs_in_single_precision_with_few_disagreements(scene):

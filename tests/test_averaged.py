@@ -74,6 +74,28 @@ def test_the_gradient_is_the_mean_gradient(data):
     assert torch.allclose(images.grad.flatten(1), Noisy().weight[0].expand(2, -1), atol=1e-5)
 
 
+def test_an_attack_object_made_for_the_model_itself_is_welcome(data):
+    model = Noisy(0.1)
+
+    class Shift:
+        eps = 0.05
+
+        def __init__(self):
+            self.model = model
+
+        def __call__(self, x, _):
+            return (x + 0.05).clamp(max=1)
+
+    report = classwise.audit(model, *data, attacks=["clean", Shift()], eps=0.05, repeat=3)
+    assert len(report) == 2
+
+
+def test_the_mean_of_some_passes_is_still_random_and_says_so(data):
+    (words,) = classwise.audit(Noisy(), *data, attacks="clean", repeat=3).about["flags"]
+    assert "two means of 3 passes" in words
+    assert "--repeat 30" in words
+
+
 def test_one_pass_is_the_model_itself_and_none_is_refused(data):
     model = Noisy()
     assert mean_of_passes(model, 1) is model
@@ -85,6 +107,10 @@ def test_modes_stay_and_a_ledger_takes_the_mean_for_another_model():
     model = Noisy().train()
     averaged = mean_of_passes(model, 2)
     assert averaged.training
+    mixed = nn.Sequential(nn.Dropout(), Noisy()).train()
+    mixed[0].eval()
+    assert mean_of_passes(mixed, 2).training
+    assert not mixed[0].training, "parts keep their modes"
     assert not mean_of_passes(model.eval(), 2).training
     hashes = {model_hash(mean_of_passes(model, n)) for n in (1, 2, 3)}
     assert len(hashes) == 3

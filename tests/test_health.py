@@ -5,12 +5,15 @@ from ledgers import verdicts
 from refusals import refused
 from torch import nn
 
-from classwise.auditing.health import check_health, check_records
-from classwise.auditing.predictions import audit_facts, read_ledger, write_remarks
+from classwise.auditing.flags import check_records
+from classwise.auditing.gate import gate
+from classwise.auditing.health import check_health
+from classwise.auditing.predictions import audit_facts, read_ledger
+from classwise.auditing.remarks import write_remarks
 from classwise.auditing.target import audit_target
 from classwise.data.sources import open_data
 from classwise.report.html import load_runs, write_report
-from classwise.report.tables import latex_table, markdown_table
+from classwise.report.tables import csv_table, latex_table, markdown_table
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 EPS = 0.15
@@ -258,15 +261,19 @@ def test_flags_are_kept_beside_the_audit_and_shown_with_it(tmp_path, monkeypatch
     assert any("zero-gradients" in words for words in found.report.about["flags"])
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
-    write_remarks(folder, "another model", {"flags": ["x"]}, probed=True)
+    write_remarks(folder, "another model", seen=["x"], probed=[], black_box=False, notes={})
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
     # An audit without a probe leaves what the probe found; every form of the report says it.
     (later,) = audit_target("sick_net:make", folder=folder, **facts)
-    assert "flags" not in later.report.about
+    assert "flags" not in later.report.about  # it did not look
     runs = load_runs([folder])
     write_report(runs, tmp_path / "page.html")
-    forms = [markdown_table(runs[0].audits), latex_table(runs[0].audits)]
+    forms = [form(runs[0].audits) for form in (markdown_table, latex_table, csv_table)]
+    forms.append(repr(runs[0].audits[0].report))
+    contract = tmp_path / "contract.toml"
+    contract.write_text('[[rule]]\nunder = "clean"\noverall_at_least = "1 %"\n')
+    forms.append(gate(contract, folder).markdown())
     for text in [(tmp_path / "page.html").read_text(), *forms]:
         assert "the gradient is exactly zero at rightly classified images" in text
 
@@ -284,18 +291,28 @@ def test_a_partial_audit_and_a_black_box_are_said_to_be_such_in_the_report(tmp_p
     (partial,) = read_ledger(tmp_path / "kept")
     assert "worst>=0.5 under clean: no" in partial.report.about["note"]
     assert "not examined" in markdown_table([partial])
-    audit_target("plain_net:make", **facts)  # all of it now
+    assert "not examined" in gate_words(tmp_path)
+    # Another attack, in full, takes nothing back; the same one in full does.
+    audit_target("plain_net:make", **{**facts, "attacks": "fgsm"})
+    assert "not examined" in markdown_table(read_ledger(tmp_path / "kept"))
+    audit_target("plain_net:make", **facts)
     (whole,) = read_ledger(tmp_path / "kept")
     assert "note" not in whole.report.about
     assert "not examined" not in markdown_table([whole])
     write_remarks(
-        tmp_path / "kept", partial_hash(tmp_path / "kept"), {"black_box": True}, probed=False
-    )
+        tmp_path / "kept", only_hash(tmp_path / "kept"), seen=[], probed=None, black_box=True,
+        notes={},
+    )  # fmt: skip
     (boxed,) = read_ledger(tmp_path / "kept")
     assert "only attacks without gradients were run" in markdown_table([boxed])
 
 
-def partial_hash(folder):
+def gate_words(folder):
+    (folder / "contract.toml").write_text('[[rule]]\nunder = "clean"\noverall_at_least = "1 %"\n')
+    return gate(folder / "contract.toml", folder / "kept").markdown()
+
+
+def only_hash(folder):
     (one,) = {facts["model_hash"] for facts in audit_facts(folder)}
     return one
 
@@ -303,4 +320,56 @@ def partial_hash(folder):
 def test_remarks_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "remarks.json").write_text("[1]")
     with refused("remarks.json", "delete it"):
-        write_remarks(tmp_path, "h", {"note": "x"}, probed=False)
+        write_remarks(tmp_path, "h", seen=["x"], probed=None, black_box=False, notes={})
+
+
+def outcome(condition, fallen):
+    """A hundred samples of which the first have fallen."""
+    labels = np.arange(100) % 10
+    predicted = np.where(np.arange(100) < fallen, (labels + 1) % 10, labels)
+    return verdicts(np.arange(100), predicted, labels, condition)
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "flag"),
+    [
+        ("pgd-10", "pgd-20", "more-steps-weaker"),
+        ("pgd-10", "pgd-20(target=unlikely)", None),
+        ("pgd-10(target=likely)", "pgd-20(target=likely)", None),
+        ("pgd-10", "pgd-20(step=1/255)", None),
+        ("fgsm", "pgd-20", "more-steps-weaker"),
+        ("fgsm", "pgd-20(step=0.001)", None),
+        ("square", "pgd-20", "black-box-beats-white-box"),
+        ("square", "pgd-5", None),
+        ("square", "apgd-ce", "black-box-beats-white-box"),
+        ("square", "apgd-ce(steps=3)", None),
+        ("square", "autoattack", "black-box-beats-white-box"),
+    ],
+)
+def test_only_attacks_that_must_be_stronger_are_compared(weak, strong, flag):
+    found = check_records([outcome(weak, 40), outcome(strong, 0)], NAMES)
+    assert [one.name for one in found] == ([flag] if flag else [])
+
+
+@pytest.mark.parametrize(
+    ("suite", "flagged"),
+    [("suite(apgd-ce,square)", True), ("suite(square,apgd-ce)", False), ("suite(square)", False)],
+)
+def test_square_surprises_only_after_a_climb(suite, flagged):
+    found = outcome(suite, 30)
+    found.broken_by[:30] = "square"
+    assert bool(check_records([found], NAMES)) == flagged
+
+
+def test_it_takes_what_an_audit_takes(digits):
+    _, images, labels = digits
+    weight = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
+
+    def scores(x):
+        return x.reshape(len(x), -1) @ weight
+
+    assert isinstance(check_health(scores, images.numpy(), labels.numpy(), eps="8/255"), list)
+    with refused("8/255"):
+        check_health(digits[0], images, labels, eps=8)
+    with refused("label"):
+        check_health(digits[0], images, labels + 10)

@@ -39,8 +39,10 @@ class Draws:
         self, index: Tensor, shape: Sequence[int] = (), dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Numbers in [0, 1), one block of `shape` per sample index."""
-        whole = self._hash(index, math.prod(shape)).to(dtype)
-        return whole.mul_(2.0**-_BITS).view(-1, *shape)
+        # half precision has no room for 2^24: it sees the same draw, rounded
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        whole = self._hash(index, math.prod(shape)).to(wide)
+        return whole.mul_(2.0**-_BITS).to(dtype).view(-1, *shape)
 
     def normal(
         self, index: Tensor, shape: Sequence[int] = (), dtype: torch.dtype = torch.float32

@@ -41,7 +41,9 @@ def mean_of_passes(model: LogitModel, passes: int) -> LogitModel:
     if passes == 1:
         return model
     if isinstance(model, nn.Module):
-        return Averaged(model, passes).train(model.training)
+        averaged = Averaged(model, passes)
+        averaged.training = model.training  # not train(): the parts keep their modes
+        return averaged
     if isinstance(model, BlackBox):
         return replace(model, function=partial(_mean, model.function, passes))
     return partial(_mean, model, passes)

@@ -65,13 +65,26 @@ def as_model(model: Any, images: Images) -> LogitModel:
     try:
         with torch.enable_grad():
             answer = model(images[:1].detach().clone().requires_grad_())
-    except Exception:  # whatever it says of a tensor, an array decides
-        return BlackBox(model, name)
+    except Exception as first:  # whatever it says of a tensor, an array decides
+        boxed = BlackBox(model, name)
+        try:
+            boxed(images[:1])
+        except ClasswiseError:
+            raise
+        except Exception as second:
+            raise ClasswiseError(
+                f"{name} takes neither a tensor ({_words(first)}) nor an array ({_words(second)})"
+            ) from first
+        return boxed
     if isinstance(answer, np.ndarray):
         return BlackBox(model, name)
     if isinstance(answer, Tensor) and not answer.requires_grad:
         return BlackBox(model, name, arrays=False)
     return model  # type: ignore[no-any-return]
+
+
+def _words(reason: Exception) -> str:
+    return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"
 
 
 def open_onnx(path: Path) -> BlackBox:

@@ -2,8 +2,9 @@
 
 A search keeps one row of state per sample. Each row has its own clock, so a row that is done can
 be replaced by a waiting sample at any moment and the working batch stays full. The first restart
-or target is tried alone; who survives it faces all others at once, as a team of rows in step, so
-that a few survivors fill the batch, too. Neither order nor batch size changes what a team finds.
+or target is tried alone; who survives it faces the others, eight at a time, as a team of rows in
+step, so that a few survivors fill the batch, too. Neither order nor batch size changes what a team
+finds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from classwise.errors import ClasswiseError
 from classwise.types import Images, Labels, LogitModel, Logits, PerSample
 
 _ROUND, _CLOCK = 32, 44  # bits below the round and the clock in the key of a draw
+_TEAM = 8  # restarts or targets tried at once after the first; the standard suite has nine in all
 _REFILL = 0.25  # share of the working batch that must be free before waiting samples move up
 
 
@@ -33,7 +35,10 @@ class Scene:
     ball: Ball
     seed: int
     num_classes: int
-    width: int = 64  # images in one pass
+    width: int = 64  # images in one pass; a whole team at the least
+    careful: bool = (
+        False  # a fall counts only if a second look confirms it; else the search goes on
+    )
 
     def draws(self, attack: str, purpose: str = "attack") -> Draws:
         """Random numbers of one attack, the same whatever its options."""
@@ -121,23 +126,25 @@ class Found:
     fallen: Tensor
     images: Images  # adversarial where fallen
     spent: Tensor  # evaluations
-    gap: PerSample  # the smallest true-minus-best-other logit seen
+    gap: PerSample  # the smallest true-minus-best-other logit seen; at the fall, where one fell
+    called: Labels  # the class a fallen sample was taken for
 
 
 def run_search(scene: Scene, search: Search[Any], rows: Rows) -> Found:
-    """Attack every row, in one restart or target after which all others follow at once."""
+    """Attack every row with the first restart or target, and what stands with the others."""
     count, home = len(rows.labels), rows.labels.device
     found = Found(
         torch.zeros(count, dtype=torch.bool, device=home),
         rows.images.clone(),
         torch.zeros(count, dtype=torch.int32, device=home),
         torch.full((count,), float("inf"), dtype=rows.radius.dtype, device=home),
+        rows.labels.clone(),
     )
-    rounds = search.rounds(scene.num_classes)
-    if rounds > 0:
-        _run_teams(scene, search, rows, found, range(1))
-    if rounds > 1:
-        _run_teams(scene, search, take(rows, ~found.fallen), found, range(1, rounds))
+    rounds = range(search.rounds(scene.num_classes))
+    teams = [rounds[:1], *(rounds[first : first + _TEAM] for first in rounds[1::_TEAM])]
+    for team in teams:
+        if team:
+            _run_teams(scene, search, take(rows, ~found.fallen), found, team)
     return found
 
 
@@ -163,6 +170,10 @@ def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, roun
         if counts is not None:
             wrong &= counts
             gap = gap.where(counts, float("inf"))
+        called = logits.argmax(1)
+        if scene.careful and bool(wrong.any()):
+            called, gap = _look_again(scene, state, wrong, called, gap)
+            wrong &= called != labels
         found.gap.scatter_reduce_(0, place, gap, "amin")
         over = state.clock >= search.evaluations
         if not bool((wrong | over).any()):
@@ -171,9 +182,21 @@ def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, roun
         broken = _first_of_each(place, wrong.nonzero().squeeze(1))
         found.fallen[place[broken]] = True
         found.images[place[broken]] = state.point[broken]
+        found.called[place[broken]], found.gap[place[broken]] = called[broken], gap[broken]
         state = take(state, ~(over | found.fallen[place]))
         if len(state.clock):
             search.advance(scene, state)
+
+
+def _look_again(
+    scene: Scene, state: State, wrong: Tensor, called: Labels, gap: PerSample
+) -> tuple[Labels, PerSample]:
+    """Classes and gaps with those of the fallen asked for once more."""
+    rows = wrong.nonzero().squeeze(1)
+    with torch.no_grad():
+        logits = scene.model(_pick(state.point, rows))
+    gaps = -LogitGap(state.rows.labels[rows])(logits).to(gap.dtype)
+    return called.index_copy(0, rows, logits.argmax(1)), gap.index_copy(0, rows, gaps)
 
 
 def _first_of_each(place: Labels, rows: Labels) -> Labels:

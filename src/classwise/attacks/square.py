@@ -88,8 +88,10 @@ class Square:
         gaps = -LogitGap(labels)(logits).to(state.gap.dtype).view(count, depth)
         # the start is no change: nothing was asked before it, and its gap is below infinity
         better = gaps < state.gap[:, None]
+        # with scores that tie, a query may fool the model without a smaller gap
+        ends = better | (logits.argmax(1) != labels).view(count, depth)
         left = (self.queries - state.clock).clamp_(max=depth)
-        taken = torch.where(better.any(1), better.int().argmax(1) + 1, left).minimum(left)
+        taken = torch.where(ends.any(1), ends.int().argmax(1) + 1, left).minimum(left)
         chosen = torch.arange(count, device=labels.device) * depth + taken - 1
         kept = better.view(-1)[chosen]
         state.point = points[chosen] if depth > 1 else points
@@ -105,7 +107,7 @@ class Square:
     def _depth(self, scene: Scene, state: Hunt) -> int:
         """How many queries to ask at once: few enough that most will count."""
         room = min(_DEEPEST, scene.width // len(state.clock))
-        if room <= 1:
+        if room <= 1 or self.restarts > 2:  # a team of restarts must keep one clock
             return 1
         return max(1, min(room, int(_PATIENCE / max(float(state.luck.mean()), 1e-6))))
 
@@ -117,8 +119,8 @@ class Square:
         rows, (channels, height, width) = state.rows, state.best.shape[1:]
         linf = scene.ball.name == "Linf"
         clock = state.clock[:, None] + torch.arange(depth, device=state.clock.device)
-        sides = _sides(self.queries, self.p, height, width, 1 if linf else 3)
-        side = sides.to(clock.device)[clock.clamp(max=self.queries).flatten()]
+        sides = _sides(self.queries, self.p, height, width, 1 if linf else 3, clock.device)
+        side = sides[clock.clamp(max=self.queries).flatten()]
         keys = draw_keys(rows.index[:, None], rows.round[:, None], clock).flatten()
         shape = (channels + 2,) if linf else (channels + 5,)
         numbers = scene.draws(self.name).uniform(keys, shape, rows.images.dtype)
@@ -133,7 +135,9 @@ class Square:
         # numbers 2 and 3 place the square that gives its budget away, number 4 turns the bump
         other = _square(corners[:, 2], corners[:, 3], side, height, width)
         top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
-        bump = _placed(_bumps(height, width), side, top, left, corners[:, 4] < 0.5, height, width)
+        bump = _placed(
+            _bumps(height, width, clock.device), side, top, left, corners[:, 4] < 0.5, height, width
+        )
         best, images, radius = (
             one.repeat_interleave(depth, 0) for one in (state.best, rows.images, rows.radius)
         )
@@ -154,10 +158,12 @@ def side_of_square(query: int, p: float, height: int, width: int) -> int:
 
 
 @lru_cache(maxsize=32)
-def _sides(queries: int, p: float, height: int, width: int, least: int) -> Tensor:
+def _sides(
+    queries: int, p: float, height: int, width: int, least: int, home: torch.device
+) -> Tensor:
     sides = [side_of_square(query, p, height, width) for query in range(queries + 1)]
     least = min(least, height, width)
-    return torch.tensor([0, *(max(side, least) for side in sides[1:])])
+    return torch.tensor([0, *(max(side, least) for side in sides[1:])], device=home)
 
 
 def _signs(numbers: Tensor) -> Tensor:
@@ -220,20 +226,19 @@ def two_sided_bump(side: int) -> Tensor:
 
 
 @lru_cache(maxsize=32)
-def _bumps(height: int, width: int) -> Tensor:
+def _bumps(height: int, width: int, home: torch.device) -> Tensor:
     """All sides' bumps, each in the upper left corner of a large enough square."""
     largest = min(height, width)
     table = torch.zeros(largest + 1, largest, largest)
     for side in range(1, largest + 1):
         table[side, :side, :side] = two_sided_bump(side)
-    return table
+    return table.to(home)
 
 
 def _placed(
     table: Tensor, side: Labels, top: Labels, left: Labels, turned: Tensor, height: int, width: int
 ) -> Tensor:
     """The bump of each sample's side at its place, n×1×h×w; zero outside."""
-    table = table.to(side.device)
     most = table.shape[1] - 1
     rows = torch.arange(height, device=side.device)[None, :, None] - top[:, None, None]
     columns = torch.arange(width, device=side.device)[None, None, :] - left[:, None, None]

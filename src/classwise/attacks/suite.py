@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -81,15 +81,20 @@ class Suite:
             rows = take(everything, standing)
             home, rows.place = rows.place, torch.arange(len(rows.labels), device=standing.device)
             found = run_search(scene, search, rows)
-            logits = confirm(model, found, rows, width)
+            doubted = confirm(model, found, rows, width)
+            if len(doubted):
+                again = run_search(
+                    replace(scene, model=model, careful=True), search, _alone(rows, doubted)
+                )
+                _put(found, doubted, again)
             fallen = home[found.fallen]
             images[fallen] = found.images[found.fallen]
-            predicted[fallen] = logits.argmax(1)
+            predicted[fallen] = found.called[found.fallen]
             fell_to[fallen] = number
             standing[fallen] = False
             spent[home] += found.spent
-            gap[home] = torch.minimum(gap[home], found.gap)
-            gap[fallen] = -LogitGap(batch.labels[fallen])(logits)
+            lowest = torch.minimum(gap[home], found.gap)
+            gap[home] = torch.where(found.fallen, found.gap, lowest)
             if after is not None:
                 after(search.name, standing)
         names = ("clean", *(search.name for search in self.searches))
@@ -105,19 +110,33 @@ class Suite:
         return self.judge(model, batch, **facts, seed=seed, width=len(batch)).images
 
 
-def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Logits:
+def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Labels:
     """Ask the model itself about what fell; a sample that is right after all stands up again.
 
-    The search may have asked a quicker twin, and in float32 an answer may depend on the company in
-    the batch. Returns the logits of those that stay down.
+    The search may have asked a quicker twin, in float32 an answer may depend on the company in the
+    batch, and some models draw random numbers. Returns who stood up: their search ended too soon.
     """
     down = found.fallen.nonzero().squeeze(1)
     logits = ask(model, found.images[down], width, rows.rivals.shape[1] + 1)
-    wrong = logits.argmax(1) != rows.labels[down]
-    found.fallen[down[~wrong]] = False
-    gap = -LogitGap(rows.labels[down])(logits)
-    found.gap[down[~wrong]] = gap[~wrong].to(found.gap.dtype)
-    return logits[wrong]
+    found.called[down] = logits.argmax(1)
+    found.gap[down] = -LogitGap(rows.labels[down])(logits).to(found.gap.dtype)
+    right = found.called[down] == rows.labels[down]
+    found.fallen[down[right]] = False
+    return down[right]
+
+
+def _alone(rows: Rows, few: Labels) -> Rows:
+    """Some rows, numbered anew."""
+    chosen = take(rows, torch.isin(rows.place, few))
+    chosen.place = torch.arange(len(few), device=few.device)
+    return chosen
+
+
+def _put(found: Found, few: Labels, again: Found) -> None:
+    """Enter what a second, careful search did to a few samples."""
+    found.fallen[few], found.images[few] = again.fallen, again.images
+    found.called[few], found.gap[few] = again.called, torch.minimum(found.gap[few], again.gap)
+    found.spent[few] += again.spent
 
 
 def likeliest_others(logits: Logits, labels: Labels) -> Labels:

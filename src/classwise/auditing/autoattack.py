@@ -14,7 +14,8 @@ from torch import Tensor
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attack
-from classwise.auditing.evaluate import class_report
+from classwise.auditing.evaluate import class_report, remarks, steady_flags
+from classwise.auditing.flags import Flag, check_records
 from classwise.auditing.judging import attacked, judge, output_count, predictions, radii
 from classwise.auditing.metrics import ClassReport
 from classwise.auditing.predictions import Predictions
@@ -64,6 +65,7 @@ class AutoAttack:
         self.device = device  # accepted as elsewhere; the model's own device decides
         self.log_path = log_path
         self._num_classes = 0
+        self._flags: list[Flag] = []
         self._clean: Predictions | None = None
         self._found: Predictions | None = None
 
@@ -71,7 +73,10 @@ class AutoAttack:
     def report(self) -> ClassReport:
         """Clean and robust accuracy of every class."""
         found = [self._checked(self._clean), self.predictions]
-        return class_report(found, self.class_names or [str(k) for k in range(self._num_classes)])
+        names = self.class_names or [str(k) for k in range(self._num_classes)]
+        report = class_report(found, names)
+        report.about |= remarks(self.model, [*self._flags, *check_records(found, names)])
+        return report
 
     @property
     def predictions(self) -> Predictions:
@@ -90,6 +95,9 @@ class AutoAttack:
             ball=self.ball, width=bs,
         )  # fmt: skip
         self._say(f"initial accuracy: {self._clean.correct.mean():.2%}")
+        self._flags = [] if self.version == "rand" else steady_flags(self.model, x_orig)
+        for flag in self._flags:
+            self._say(str(flag))
 
         def after(attack: str, standing: Tensor) -> None:
             seconds = time.perf_counter() - began

@@ -17,7 +17,7 @@ from classwise.attacks.blackbox import BlackBox, as_model
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
 from classwise.attacks.suite import ask
-from classwise.auditing.flags import FEW, Flag, random_flags
+from classwise.auditing.flags import FEW, Flag, check_records, random_flags
 from classwise.auditing.judging import (
     as_floats,
     eval_mode,
@@ -62,30 +62,18 @@ def audit(
     foolbox or ART; `eps` is one radius, or one per image. A model that draws random numbers is
     flagged in `report.about["flags"]`; `repeat` audits the mean of so many passes instead.
     """
-    pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels)
-    check_pixels(pixels)
-    if not len(pixels):
-        raise ClasswiseError("no images given; an audit needs at least one")
-    if not pixels.dtype.is_floating_point and pixels.dtype != torch.uint8:
-        raise ClasswiseError(f"images are {pixels.dtype}; give uint8, or floats in [0, 1]")
     if batch_size < 1:
         raise ClasswiseError(f"batch_size is {batch_size}; it must be at least 1")
-    known = mean_of_passes(as_model(model, as_floats(pixels[:1])), repeat)
+    known, pixels, numbers, names = checked(model, images, labels, class_names)
+    known, num_classes = mean_of_passes(known, repeat), len(names)
     if isinstance(known, BlackBox) and attacks is DEFAULT_ATTACKS:
         attacks = ("clean", "square")
-    names = None if class_names is None else tuple(str(name) for name in class_names)
-    num_classes = len(names) if names is not None else output_count(known, pixels)
-    check_labels(numbers, len(pixels), num_classes)
-    names = names or tuple(str(k) for k in range(num_classes))
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
     groups = None if superclass_of is None else tuple(int(one) for one in superclass_of)
     words = None if superclass_names is None else tuple(str(one) for one in superclass_names)
     check_superclasses(num_classes, groups, words)
     found = evaluate(
         known,
-        Batches(pixels, numbers.long(), torch.arange(len(pixels)), batch_size),
+        Batches(pixels, numbers, torch.arange(len(pixels)), batch_size),
         num_classes=num_classes,
         attacks=attacks,
         eps=eps,
@@ -94,24 +82,42 @@ def audit(
         quiet=quiet,
     )
     report = class_report(found, names, groups, words)
-    report.about |= remarks(known, steady_flags(known, pixels))
+    flags = [*steady_flags(known, pixels, repeat), *check_records(found, names)]
+    report.about |= remarks(known, flags)
     return report
 
 
-def steady_flags(model: LogitModel, images: Any) -> list[Flag]:
+def checked(
+    model: LogitModel | str, images: Any, labels: Any, class_names: Sequence[str] | None
+) -> tuple[LogitModel, Tensor, Tensor, tuple[str, ...]]:
+    """What a user gave as model, images, labels and class names, or an error that says why not."""
+    pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels)
+    check_pixels(pixels)
+    if not len(pixels):
+        raise ClasswiseError("no images given; an audit needs at least one")
+    if not pixels.dtype.is_floating_point and pixels.dtype != torch.uint8:
+        raise ClasswiseError(f"images are {pixels.dtype}; give uint8, or floats in [0, 1]")
+    known = as_model(model, as_floats(pixels[:1]))
+    names = None if class_names is None else tuple(str(name) for name in class_names)
+    num_classes = len(names) if names is not None else output_count(known, pixels)
+    check_labels(numbers, len(pixels), num_classes)
+    names = names or tuple(str(k) for k in range(num_classes))
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+    return known, pixels, numbers.long(), names
+
+
+def steady_flags(model: LogitModel, images: Any, passes: int = 1) -> list[Flag]:
     """Whether a model answers differently when it is asked again about a few images."""
     few = in_its_kind(model, images[:FEW])
     with eval_mode(model):
-        return random_flags(model, few, ask(model, few, FEW), FEW)
+        return random_flags(model, few, ask(model, few, FEW), FEW, passes)
 
 
-def remarks(model: LogitModel, flags: Sequence[Flag], note: str | None = None) -> dict[str, Any]:
+def remarks(model: LogitModel, flags: Sequence[Flag]) -> dict[str, Any]:
     """What a reader must know beside the numbers; nothing where there is nothing to say."""
-    said = {
-        "flags": [str(flag) for flag in flags],
-        "note": note,
-        "black_box": isinstance(model, BlackBox),
-    }
+    said = {"flags": [str(flag) for flag in flags], "black_box": isinstance(model, BlackBox)}
     return {key: value for key, value in said.items() if value}
 
 
@@ -153,20 +159,20 @@ def evaluate(
     seed: int = 0,
     quiet: bool = True,
     title: str = "audit",
+    width: int | None = None,
     after: Callable[[str, Tensor], None] | None = None,
 ) -> list[Predictions]:
     """Predictions of a model under every attack, in the order given.
 
-    `after` hears of each attack of a suite which samples of the batch still stand.
+    At most `width` samples are attacked at a time (by default a batch); as they fall, others move
+    up. `after` hears of each attack of a suite which samples still stand.
     """
     conditions = parse_attacks(attacks)
     ball = parse_norm(norm)
     radius = radii(eps, ball, len(batches.labels))
     _check_gradients(model, conditions)
-    console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
     found = []
-    with Progress(console=console, disable=hidden, transient=True) as progress:
+    with progress_bar(quiet) as progress:
         for attack in conditions:
             task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
             parts, done = [], 0
@@ -181,7 +187,7 @@ def evaluate(
                         radius=part,
                         ball=ball,
                         seed=seed,
-                        width=batches.batch_size,
+                        width=width or batches.batch_size,
                         after=after or told(progress, task, f"{title}: {attack.name}"),
                     )
                 )
@@ -189,6 +195,12 @@ def evaluate(
                 progress.advance(task, len(pool))
             found.append(_joined(parts))
     return found
+
+
+def progress_bar(quiet: bool) -> Progress:
+    """A bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    return Progress(console=console, disable=quiet or not console.is_terminal, transient=True)
 
 
 def told(progress: Progress, task: TaskID, title: str) -> Callable[[str, Tensor], None]:

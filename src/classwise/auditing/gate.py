@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from classwise.auditing.intervals import Rates, exact, simultaneous
 from classwise.auditing.paired import paired_interval
+from classwise.auditing.remarks import said_of
 from classwise.auditing.stored import StoredAudit, diff_stored, read_stored
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_eps
@@ -121,6 +122,7 @@ class GateReport:
     name: str
     run: str
     outcomes: tuple[Outcome, ...]
+    remarks: tuple[str, ...] = ()  # what a reader must know of the audit itself
 
     @property
     def passed(self) -> bool:
@@ -149,6 +151,7 @@ class GateReport:
         for one in self.outcomes:
             mark = marks[one.status] if one.holds else "❌"
             lines.append(f"| {mark} {one.status} | {_cell(one.rule.words)} | {_cell(one.why)} |")
+        lines += ["", *(f"> {_cell(words)}" for words in self.remarks)] if self.remarks else []
         return "\n".join(lines) + "\n"
 
     def junit(self) -> str:
@@ -200,7 +203,7 @@ def load_contract(path: Path) -> Contract:
 def check(contract: Contract, audit: StoredAudit, baseline: StoredAudit | None) -> GateReport:
     """Decide every rule of a contract."""
     outcomes = tuple(_decide(rule, audit, baseline) for rule in contract.rule)
-    return GateReport(contract.name, audit.name, outcomes)
+    return GateReport(contract.name, audit.name, outcomes, tuple(said_of(audit.remarks)))
 
 
 def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:

@@ -6,38 +6,35 @@ Comparisons are paired and tested, so that chance alone seldom raises one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox
 from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.suite import ask
-from classwise.auditing.evaluate import evaluate
-from classwise.auditing.flags import Flag, random_flags, tolerance
-from classwise.auditing.judging import device_of, eval_mode, in_its_kind, output_count
+from classwise.auditing.evaluate import checked, evaluate
+from classwise.auditing.flags import SURE, Flag, Mask, check_records, random_flags, tolerance
+from classwise.auditing.judging import device_of, eval_mode, in_its_kind, radii
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
 from classwise.data.batches import Batches
 from classwise.types import Batch, LogitModel
 
-Mask = npt.NDArray[np.bool_]
-_SURE = 0.01  # chance of a false flag in each comparison
 _FEW = 0.05  # share of images from which a defect counts
 
 
 def check_health(
-    model: LogitModel,
+    model: LogitModel | str,
     images: Any,
     labels: Any,
     *,
-    eps: float = 8 / 255,
+    eps: float | str = 8 / 255,
     norm: str = "Linf",
     class_names: Sequence[str] | None = None,
     steps: int = 10,
@@ -50,9 +47,9 @@ def check_health(
     Costs about 5·`steps` gradients and `queries` forward passes for every image. The model is
     left as it was.
     """
-    pixels, numbers = torch.as_tensor(images), torch.as_tensor(labels).long()
-    count = len(class_names) if class_names is not None else output_count(model, pixels)
-    names = tuple(class_names or (str(k) for k in range(count)))
+    model, pixels, numbers, names = checked(model, images, labels, class_names)
+    count, ball = len(names), parse_norm(norm)
+    radius = float(radii(eps, ball, 1)[0])
     home = device_of(model)
     x = in_its_kind(model, pixels)
     batch = Batch(x, numbers.to(home), torch.arange(len(x), device=home))
@@ -70,92 +67,13 @@ def check_health(
     facts: dict[str, Any] = {"num_classes": count, "norm": norm, "seed": seed}
     white = f"pgd-{steps}(verdict=any)"
     attacks = ["fgsm", white, f"square(queries={queries})"]
-    found = evaluate(model, data, attacks=attacks, eps=eps, **facts)
-    wider = evaluate(model, data, attacks=[white], eps=min(2 * eps, 0.999), **facts)
-    huge = 0.5 if norm == "Linf" else 0.5 * float(x[0].numel()) ** 0.5
+    found = evaluate(model, data, attacks=attacks, eps=radius, **facts)
+    linf = ball.name == "Linf"
+    wide = min(2 * radius, 0.999) if linf else 2 * radius
+    wider = evaluate(model, data, attacks=[white], eps=wide, **facts)
+    huge = 0.5 if linf else 0.5 * float(x[0].numel()) ** 0.5
     far = evaluate(model, data, attacks=[f"pgd-{2 * steps}(verdict=any)"], eps=huge, **facts)
     return flags + check_records([*found, *wider], names) + _far_flags(far[0], names)
-
-
-def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> list[Flag]:
-    """Flags that stored verdicts raise by themselves, without the model.
-
-    Of two attacks on the same images the stronger one should break no fewer: gradients no fewer
-    than random search, many steps no fewer than few, a larger radius no fewer than a smaller one.
-    """
-    flags = []
-    for weak in found:
-        for strong in found:
-            said = _order(weak, strong)
-            if said is not None:
-                name, words = said
-                both, here, there = np.intersect1d(weak.sample, strong.sample, return_indices=True)
-                if len(both):
-                    fell, stood = ~weak.correct[here], strong.correct[there]
-                    only_weak, only_strong = fell & stood, ~fell & ~stood
-                    label = weak.label[here]
-                    flags += _upset(name, words, only_weak, only_strong, label, class_names)
-    for one in found:
-        last = np.array([str(name).startswith("square") for name in one.broken_by])
-        if not one.condition.startswith("square") and last.sum() >= max(3, 0.01 * len(last)):
-            flags.append(
-                Flag(
-                    "black-box-beats-white-box",
-                    f"in {one.condition}, square broke {last.sum()} of {len(last)} images that "
-                    "the gradient attacks before it left standing",
-                    _certain(last, np.zeros_like(last), one.label, class_names),
-                )
-            )
-    return flags
-
-
-def _order(weak: Predictions, strong: Predictions) -> tuple[str, str] | None:
-    """Say why `strong` should be stronger than `weak`; None if nothing says so."""
-    if weak is strong or weak.norm != strong.norm or "clean" in (weak.condition, strong.condition):
-        return None
-    near, far = float(weak.radius.max(initial=0)), float(strong.radius.max(initial=0))
-    first, second = (_family(one.condition) for one in (weak, strong))
-    pair = f"{weak.condition} breaks images that {strong.condition} does not"
-    if near < far and weak.condition == strong.condition:
-        at = f"{weak.condition} breaks images at eps {near:.4g} that it does not at {far:.4g}"
-        return "larger-eps-weaker", at
-    if near != far:
-        return None
-    if first[0] == "square" and second[0] not in ("square", "fgsm", "other"):
-        return "black-box-beats-white-box", pair
-    one_step = first == ("fgsm", 1) and second[0] in ("pgd", "cw")
-    if second[1] > first[1] and (one_step or (first[0] == second[0] and first[0] in ("pgd", "cw"))):
-        return "more-steps-weaker", pair
-    return None
-
-
-def _family(condition: str) -> tuple[str, int]:
-    """The kind of an attack and its number of steps."""
-    match = re.match(r"(pgd|cw)-(\d+)", condition)
-    if match:
-        return match[1], int(match[2])
-    kinds = {"fgsm": 1, "square": 0, "apgd": 100, "autoattack": 100}
-    return next(((k, n) for k, n in kinds.items() if condition.startswith(k)), ("other", 0))
-
-
-def _upset(
-    name: str, words: str, weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]
-) -> list[Flag]:
-    """A flag if the weaker attack alone breaks more than the stronger alone, beyond chance."""
-    ahead = int(weak.sum()), int(strong.sum())
-    overall = stats.binomtest(ahead[0], sum(ahead), 0.5, "greater").pvalue if sum(ahead) else 1.0
-    classes = _certain(weak, strong, label, class_names)
-    if overall > _SURE and not classes:
-        return []
-    return [Flag(name, f"{words}: {ahead[0]} against {ahead[1]} of {len(weak)}", classes)]
-
-
-def _certain(weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]) -> tuple[str, ...]:
-    """Classes in which `weak` is ahead beyond chance (sign test, Holm over classes)."""
-    b = np.bincount(label[weak], minlength=len(class_names))
-    c = np.bincount(label[strong], minlength=len(class_names))
-    p_values = stats.binom.sf(b - 1, b + c, 0.5)
-    return tuple(class_names[int(k)] for k in np.flatnonzero(holm(p_values) <= _SURE))
 
 
 def _mode_flags(model: LogitModel) -> list[Flag]:
@@ -267,8 +185,8 @@ def _far_flags(found: Predictions, names: Sequence[str]) -> list[Flag]:
     chance = max(1 / len(names), float(n.max() / n.sum()))
     overall = stats.binomtest(int(hits.sum()), int(n.sum()), chance, "greater").pvalue
     p_values = np.where(n > 0, stats.binom.sf(hits - 1, n, 0.5), 1.0)
-    classes = tuple(names[int(k)] for k in np.flatnonzero(holm(p_values) <= _SURE))
-    if overall > _SURE and not classes:
+    classes = tuple(names[int(k)] for k in np.flatnonzero(holm(p_values) <= SURE))
+    if overall > SURE and not classes:
         return []
     rate, eps = hits.sum() / n.sum(), float(found.radius.max())
     words = f"{rate:.0%} survive {found.condition} at eps {eps:.3g}, where chance is {chance:.0%}"

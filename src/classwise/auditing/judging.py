@@ -61,8 +61,11 @@ def attacked(
     `after` hears of each attack of a suite which samples are still standing.
     """
     home, kind = device_of(model), _kind_of(model, batch.images)
+    images = in_its_kind(model, batch.images)
+    if kind in (torch.float16, torch.bfloat16):
+        model, kind, images = _Short(model, kind), torch.float32, as_floats(batch.images.to(home))
     with eval_mode(model):
-        images = _laid_out(model, in_its_kind(model, batch.images), num_classes)
+        images = _laid_out(model, images.to(kind), num_classes)
         return condition.judge(
             model,
             Batch(images, batch.labels.to(home), batch.index.to(home)),
@@ -73,6 +76,19 @@ def attacked(
             width=width or len(batch),
             after=after,
         )
+
+
+class _Short(nn.Module):
+    """A model in half precision: radii and steps need more digits than its images have."""
+
+    def __init__(self, model: LogitModel, kind: torch.dtype) -> None:
+        super().__init__()
+        self.model, self.kind = model, kind
+        self.training = getattr(model, "training", False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Ask in its own precision."""
+        return self.model(images.to(self.kind)).float()
 
 
 def predictions(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from classwise.auditing.intervals import exact, simultaneous, wilson, worst_interval
+from classwise.auditing.remarks import said_of
 from classwise.auditing.statistics import (
     ExpectedWorst,
     equal_classes_p_value,
@@ -304,6 +305,11 @@ class ClassReport(Mapping[str, ConditionReport]):
         """Worst over best class."""
         return {key: report.ratio() for key, report in self.items()}
 
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know before believing the numbers: flags, and what is missing."""
+        return said_of(self.about)
+
     def __repr__(self) -> str:
         lines = []
         for key, report in self._conditions.items():
@@ -317,7 +323,7 @@ class ClassReport(Mapping[str, ConditionReport]):
                 f"class std {100 * report.spread:.1f} points"
                 + (f"; no samples: {', '.join(empty)}" if empty else "")
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks])
 
 
 def count_predictions(

@@ -12,6 +12,7 @@ import torch
 
 from classwise.auditing.fingerprint import attack_key
 from classwise.auditing.metrics import ClassReport, ConditionReport
+from classwise.auditing.remarks import read_remarks
 from classwise.auditing.shards import (
     COLUMNS,
     VERSION,
@@ -37,7 +38,6 @@ __all__ = [
     "read_ledger",
     "write_card",
     "write_predictions",
-    "write_remarks",
 ]
 
 
@@ -71,34 +71,6 @@ def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
     write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
-
-
-def write_remarks(folder: Path, model_hash: str, said: Mapping[str, Any], *, probed: bool) -> None:
-    """Keep what a reader must know of a model's audits beside them, for reports.
-
-    The newest audit speaks, but flags of an earlier probe stay until the next one.
-    """
-    known = _read_remarks(folder)
-    before = [] if probed else known.get(model_hash, {}).get("flags", [])
-    flags = list(dict.fromkeys([*before, *said.get("flags", [])]))
-    new = {**said, **({"flags": flags} if flags else {})}
-    if new == known.get(model_hash, {}):
-        return
-    text = json.dumps({**known, model_hash: new}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / "remarks.json", text.encode())
-
-
-def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / "remarks.json"
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-        if not all(isinstance(one, dict) for one in [found, *found.values()]):
-            raise ValueError("not a table of remarks")
-    except (OSError, ValueError, AttributeError) as reason:
-        raise ClasswiseError(
-            f"{path} cannot be read: {reason}; delete it and audit again"
-        ) from None
-    return found
 
 
 def ledger_folder(path: Path) -> Path:
@@ -185,11 +157,10 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         report = ConditionReport(one["condition"], counts, names, *groups_of)
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
-    said = _read_remarks(folder)
     audits = []
     for (weights, split), found in sorted(groups.items()):
         whole = _side_by_side(found)
-        whole.about.update(said.get(found[0][0]["model_hash"], {}))
+        whole.about |= read_remarks(folder, [one for one, _ in found])
         audits.append(AuditedWeights(folder.name, about["recipe_name"], weights, split, whole))
     return audits
 

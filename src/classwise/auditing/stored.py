@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from classwise.auditing.predictions import (
     ledger_folder,
     read_card,
 )
+from classwise.auditing.remarks import read_remarks
 from classwise.auditing.shards import Stamp
 from classwise.errors import ClasswiseError, unknown
 
@@ -30,6 +31,7 @@ class StoredAudit:
     class_names: tuple[str, ...]
     conditions: Mapping[str, Predictions]  # by label
     stamps: Mapping[str, Stamp]  # by label
+    remarks: Mapping[str, Any] = field(default_factory=dict)  # as in a report's `about`
 
     def condition(self, name: str) -> Predictions:
         """Rows of a condition; its attack is enough of a name where that is unambiguous."""
@@ -79,7 +81,18 @@ def read_stored(path: Path, *, weights: str = "", split: str = "test") -> Stored
         found = ledger.read(stamp, named=True)
         if found is not None:
             conditions[label], stamps[label] = replace(found, condition=label), stamp
-    return StoredAudit(str(path), chosen, split, names, conditions, stamps)
+    said = read_remarks(path, facts)
+    return StoredAudit(str(path), chosen, split, names, conditions, stamps, said)
+
+
+def read_all(path: Path, model_hash: str, data_hash: str) -> list[Predictions]:
+    """Every condition a model was audited under on one data set, whatever its weights' name."""
+    found = {
+        one["attack_key"]: Ledger(ledger_folder(path)).read(_stamp(path.name, one))
+        for one in audit_facts(path)
+        if (one["model_hash"], one["data_hash"]) == (model_hash, data_hash)
+    }
+    return [one for one in found.values() if one is not None]
 
 
 def diff_runs(

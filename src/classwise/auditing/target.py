@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from torch import nn
 
 from classwise.attacks.adapters import Foreign
@@ -20,20 +19,28 @@ from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox, open_onnx
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
-from classwise.auditing.evaluate import class_report, evaluate, remarks, steady_flags, told
+from classwise.auditing.evaluate import (
+    class_report,
+    evaluate,
+    progress_bar,
+    remarks,
+    steady_flags,
+    told,
+)
 from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
-from classwise.auditing.flags import Flag
-from classwise.auditing.health import check_health, check_records
+from classwise.auditing.flags import Flag, check_records
+from classwise.auditing.health import check_health
 from classwise.auditing.judging import radii
 from classwise.auditing.ledger import Ledger, piece
 from classwise.auditing.predictions import (
     AuditedWeights,
     Predictions,
     write_card,
-    write_remarks,
 )
+from classwise.auditing.remarks import note_key, write_remarks
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
 from classwise.auditing.shards import Stamp
+from classwise.auditing.stored import read_all
 from classwise.data.batches import Batches
 from classwise.data.dataset import Dataset
 from classwise.data.sources import choose_split, open_data
@@ -92,8 +99,9 @@ def audit_target(
     asked = None if question is None else parse_question(question, images.class_names)
     home = choose_device(device)
     about = describe(source.name, images)
+    began = time.monotonic()
     batches = Batches.of(images.subset(chosen), batch_size, home, chosen)
-    audits = []
+    audits: list[AuditedWeights] = []
     for name, recipe, model, spec in _models(target, run, weights, images):
         if where is not None and run is None:
             write_card(where, recipe, about)
@@ -115,22 +123,36 @@ def audit_target(
         }
         note = None
         if asked is None and minutes is None:
-            title = f"{recipe} {name}"
-            found = audit_model(model, batches, **facts, quiet=quiet, title=title)
+            found = audit_model(model, batches, **facts, quiet=quiet, title=f"{recipe} {name}")
         else:
-            limits = {"question": asked, "minutes": minutes, "seed": seed}
-            partly = _audit_partly(model, batches, images.class_names, limits, facts)
+            # all weights of a run share the minutes; each gets one batch at the least
+            spent = (time.monotonic() - began) / 60
+            left = None if minutes is None or not audits else max(minutes - spent, 1e-9)
+            limits = {"question": asked, "minutes": left or minutes, "seed": seed}
+            partly = _audit_partly(model, batches, images.class_names, limits, facts, quiet)
             found, note = partly.found, partly.words
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
-        flags = [*steady_flags(model, images.images), *check_records(found, images.class_names)]
-        if health:
-            flags = list(dict.fromkeys([*_probed(model, images, eps, norm), *flags]))
-        said = remarks(model, flags, note)
+        seen = steady_flags(model, images.images, repeat)
+        probed = _probed(model, images, eps, norm) if health else None
         if where is not None and stamp is not None:
-            write_remarks(where, stamp.model_hash, said, probed=health)
-        report.about |= said
+            known = read_all(where, stamp.model_hash, stamp.data_hash)
+            seen += check_records(known, images.class_names)
+            keys = _note_keys(facts, stamp, len(batches.labels))
+            write_remarks(
+                where,
+                stamp.model_hash,
+                seen=[str(flag) for flag in seen],
+                probed=None if probed is None else [str(flag) for flag in probed],
+                black_box=black_box,
+                notes=dict.fromkeys(keys, note),
+            )
+        else:
+            seen += check_records(found, images.class_names)
+        met = {flag.name for flag in probed or ()}
+        flags = [*(probed or ()), *(flag for flag in seen if flag.name not in met)]
+        report.about |= remarks(model, flags) | ({"note": note} if note else {})
         run_name = where.name if where else target
         audits.append(AuditedWeights(run_name, recipe, name, split, report))
     return audits
@@ -159,10 +181,9 @@ def audit_model(
     radius = radii(eps, ball, len(batches.labels)).numpy()
     origin = batches.origin.cpu().numpy()
     order = np.argsort(origin)
-    console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
+    width = max(1, batches.batch_size // 2)  # the other half of a batch moves up as samples fall
     found = []
-    with Progress(console=console, disable=hidden, transient=True) as progress:
+    with progress_bar(quiet) as progress:
         for attack in parse_attacks(attacks):
             task = progress.add_task(f"{title}: {attack.name}", total=len(origin))
             which = attack.attack if isinstance(attack, Foreign) else attack.name
@@ -173,8 +194,15 @@ def audit_model(
 
             def judge(batch: Batches, which: Any = which, after: Any = after) -> Predictions:
                 rows = order[np.searchsorted(origin[order], batch.origin.cpu().numpy())]
-                reach = radius[rows]
-                return evaluate(model, batch, attacks=[which], eps=reach, after=after, **facts)[0]
+                return evaluate(
+                    model,
+                    batch,
+                    attacks=[which],
+                    eps=radius[rows],
+                    width=width,
+                    after=after,
+                    **facts,
+                )[0]
 
             place = replace(stamp, attack_key=key)
             advance = partial(progress.advance, task)
@@ -192,21 +220,38 @@ def _probed(model: LogitModel, images: Dataset, eps: Any, norm: str) -> list[Fla
     )
 
 
+def _note_keys(facts: dict[str, Any], stamp: Stamp, count: int) -> list[str]:
+    """What a note on this audit is kept under: each of its attacks on its data."""
+    ball = parse_norm(facts["norm"])
+    radius = radii(facts["eps"], ball, count).numpy()
+    reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
+    keys = (
+        attack_key(attack_name(one), reach, ball.name, facts["seed"], one.verdict)
+        for one in parse_attacks(facts["attacks"])
+    )
+    return [note_key({"data_hash": stamp.data_hash, "attack_key": key}) for key in keys]
+
+
 def _audit_partly(
     model: LogitModel,
     batches: Batches,
     class_names: Sequence[str],
     limits: dict[str, Any],
     facts: dict[str, Any],
+    quiet: bool,
 ) -> PartialAudit:
     """Audit until a question is settled or time is up; then tidy the ledger."""
-    partly = examine(
-        batches,
-        class_names,
-        lambda batch: audit_model(model, batch, compact=False, **facts),
-        batch_size=min(batches.batch_size, max(16, min(64, len(batches.labels) // 40))),
-        **limits,
-    )
+    with progress_bar(quiet) as progress:
+        title = str(limits["question"] or f"{limits['minutes']:g} minutes")
+        task = progress.add_task(f"{title}: at most", total=len(batches.labels))
+        partly = examine(
+            batches,
+            class_names,
+            lambda batch: audit_model(model, batch, compact=False, **facts),
+            batch_size=min(batches.batch_size, max(16, min(64, len(batches.labels) // 40))),
+            advance=partial(progress.advance, task),
+            **limits,
+        )
     if facts["ledger"] is not None:
         rows = torch.isin(batches.origin.cpu(), torch.from_numpy(partly.found[0].sample))
         done = piece(batches, rows.nonzero().squeeze(1).numpy())

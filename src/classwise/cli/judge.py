@@ -113,7 +113,9 @@ def audit(
     if health:
         for entry in audits:
             if not entry.report.about.get("flags"):
-                out.print(f"{entry.recipe} {entry.weights}: no sign of a broken evaluation")
+                unseen = " (gradients could not be probed)" * ("black_box" in entry.report.about)
+                words = f"{entry.recipe} {entry.weights}: no sign of a broken evaluation{unseen}"
+                out.print(words, highlight=False, markup=False)
     where = folder or (Path(target) if Path(target).is_dir() else None)
     if page is not None:
         if where is None:
@@ -181,6 +183,8 @@ def gate(
     if markdown is not None:
         write_atomically(markdown, report.markdown().encode())
     out.print(report.headline, highlight=False, markup=False, soft_wrap=True)
+    for words in report.remarks:
+        out.print(f"  note: {words}", highlight=False, markup=False, soft_wrap=True)
     for one in report.outcomes:
         words = f"  {one.status}: {one.rule.words}: {one.why}"
         out.print(words, highlight=False, markup=False, soft_wrap=True)
@@ -201,8 +205,9 @@ def report(
     """
     from classwise.report.tables import rich_table
 
-    loaded = write_page(runs, to)
-    out.print(rich_table([entry for run in loaded for entry in run.audits]))
+    audits = [entry for run in write_page(runs, to) for entry in run.audits]
+    out.print(rich_table(audits))
+    say_remarks(audits)
     out.print(f"Wrote {to}", soft_wrap=True)
 
 

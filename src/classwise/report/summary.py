@@ -188,19 +188,12 @@ def captions(audits: Sequence[AuditedWeights]) -> list[str]:
 
 
 def remarks(audits: Sequence[AuditedWeights]) -> list[str]:
-    """Say what a reader must know before believing the numbers of an audit."""
-    lines = []
-    for audit in audits:
-        about, whose = audit.report.about, f"{audit.run} ({audit.recipe}, {audit.weights})"
-        if about.get("black_box"):
-            lines.append(
-                f"{whose}: a black box, so only attacks without gradients were run; what survives "
-                "them may well fall to others."
-            )
-        lines += [f"{whose}: {words}" for words in about.get("flags", [])]
-        if about.get("note"):
-            lines.append(f"{whose}: {about['note']}")
-    return _distinct(lines)
+    """Say what a reader must know before believing the numbers, audit by audit."""
+    return _distinct(
+        f"{audit.run} ({audit.recipe}, {audit.weights}): {words}"
+        for audit in audits
+        for words in audit.report.remarks
+    )
 
 
 def worst_class_warning(rows: Sequence[SummaryRow]) -> str:

@@ -114,12 +114,14 @@ def csv_table(audits: Sequence[AuditedWeights]) -> str:
             heads.append(f"{side}_{measure}")
             if measure in NAMED:
                 heads.append(f"{side}_{measure}_class")
-    heads += [f"{side}_no_samples" for side in SIDES]
+    heads += [*(f"{side}_no_samples" for side in SIDES), "remarks"]
+    said = {(a.run, a.weights, a.split): "; ".join(a.report.remarks) for a in audits}
     stream = io.StringIO()
     out = csv.DictWriter(stream, heads, extrasaction="ignore", lineterminator="\n")
     out.writeheader()
     for row in summary_rows(audits):
         values: dict[str, str] = {fact: getattr(row, fact) for fact in facts}
+        values["remarks"] = said[row.run, row.weights, row.split]
         for side in SIDES:
             report = row.side(side)
             if report is None:

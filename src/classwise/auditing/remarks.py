@@ -1,0 +1,94 @@
+"""What a reader must know before believing an audit, kept beside it in `remarks.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+
+
+def write_remarks(
+    folder: Path,
+    model_hash: str,
+    *,
+    seen: Sequence[str],
+    probed: Sequence[str] | None,
+    black_box: bool,
+    notes: Mapping[str, str | None],
+) -> None:
+    """Keep what a reader must know of a model's audits beside them, for reports.
+
+    `seen` are the flags of all its audits so far; those that a probe found stay until the next
+    one (None: there was none now). A note belongs to one attack on one data set (`note_key`) and
+    stays until that audit is complete.
+    """
+    known = _read_remarks(folder)
+    before = known.get(model_hash, {})
+    kept = {**before.get("notes", {}), **notes}
+    new = {
+        "seen": list(seen),
+        "probed": before.get("probed", []) if probed is None else list(probed),
+        "black_box": black_box,
+        "notes": {key: words for key, words in kept.items() if words},
+    }
+    if not any(new.values()) and not before:
+        return
+    text = json.dumps({**known, model_hash: new}, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(folder / "remarks.json", text.encode())
+
+
+def note_key(facts: Mapping[str, Any]) -> str:
+    """What a note is about: one attack on one data set."""
+    return f"{facts['data_hash']}/{facts['attack_key']}"
+
+
+def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The remarks on a model that concern these conditions, as a report keeps them."""
+    probed = list(said.get("probed", []))
+    names = {words.partition(":")[0] for words in probed}
+    notes = said.get("notes", {})
+    about = {
+        # of a flag that both raised, the probe knows more
+        "flags": probed + [w for w in said.get("seen", []) if w.partition(":")[0] not in names],
+        "black_box": said.get("black_box", False),
+        "note": "; ".join(dict.fromkeys(notes[k] for k in map(note_key, facts) if k in notes)),
+    }
+    return {key: value for key, value in about.items() if value}
+
+
+def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / "remarks.json"
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if not all(isinstance(one, dict) for one in [found, *found.values()]):
+            raise ValueError("not a table of remarks")
+    except (OSError, ValueError, AttributeError) as reason:
+        raise ClasswiseError(
+            f"{path} cannot be read: {reason}; delete it and audit again"
+        ) from None
+    return found
+
+
+def read_remarks(folder: Path, facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is kept beside audits of one model: flags, a note on what is missing, black box."""
+    said = _read_remarks(folder) if folder.is_dir() else {}
+    return _remarks_on(said.get(facts[0]["model_hash"], {}), facts) if facts else {}
+
+
+def said_of(about: Mapping[str, Any]) -> list[str]:
+    """Remarks as sentences.
+
+    >>> said_of({"eps": 0.1, "flags": ["random: two passes differ"]})
+    ['random: two passes differ']
+    """
+    box = (
+        "a black box, so only attacks without gradients were run; what survives them may well fall "
+        "to others"
+    )
+    note = about.get("note")
+    boxed = [box] if about.get("black_box") else []
+    return [*boxed, *about.get("flags", []), *([note] if note else [])]
