@@ -306,24 +306,23 @@ def test_batches_of_7_64_and_500_disagree_on_few_verdicts_in_single_precision(ne
         assert (other != stands[0]).double().mean() <= 0.005
 
 
-def test_scores_that_tie_give_the_same_square_one_by_one_and_several_at_once(net):
-    model, batch = net(4).eval(), batch_of(40, seed=5)
-    with torch.no_grad():
-        model.head.weight *= 6
+def test_scores_that_tie_give_the_same_square_one_by_one_and_several_at_once():
+    """Class 1 always ties with 2, and now and then with 0, which then comes first."""
 
-    def rounded(x):
-        return (2 * model(x)).round() / 2
+    def ties(x):
+        now = (1000 * x.flatten(1).sum(1)).floor() % 37 == 0
+        return torch.stack((now.double(), torch.ones(len(x)), torch.ones(len(x))), 1)
 
-    labels = rounded(batch.images).argmax(1)
-    batch = Batch(batch.images, labels, batch.index)
-    facts = {"num_classes": 4, "radius": 0.05, "ball": LINF}
+    given = batch_of(40, 3, seed=5)
+    batch = Batch(given.images, torch.ones_like(given.labels), given.index)
+    facts = {"num_classes": 3, "radius": 0.05, "ball": LINF}
     found = [
-        attacked(rounded, batch, parse_attack("square(queries=300)"), width=width, **facts)
+        attacked(ties, batch, parse_attack("square(queries=60)"), width=width, **facts)
         for width in (1, 400)
     ]
     assert torch.equal(found[0].predicted, found[1].predicted)
     assert torch.equal(found[0].iterations, found[1].iterations)
-    assert 0.1 < (found[0].predicted == labels).double().mean() < 0.9
+    assert 0.05 < (found[0].predicted == 1).double().mean() < 0.6
 
 
 def test_a_model_that_draws_random_numbers_is_not_saved_by_a_lucky_second_look(net):
@@ -344,7 +343,7 @@ def test_a_model_that_draws_random_numbers_is_not_saved_by_a_lucky_second_look(n
         for name, one in (("steady", model), ("noisy", Noisy().eval())):
             found = judge(
                 one, Batch(images, labels, batch.index), "apgd-ce(steps=20)",
-                num_classes=4, radius=0.05, ball=LINF,
+                num_classes=4, radius=0.2, ball=LINF,
             )  # fmt: skip
             shares[name] = found.correct.mean()
     assert shares["noisy"] <= shares["steady"] + 0.02
