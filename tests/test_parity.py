@@ -44,10 +44,10 @@ def digits(request):
     return net.eval(), test.images[:COUNT].float() / 255, test.labels[:COUNT]
 
 
-def reference(digits, norm, attacks):
+def reference(digits, norm, attacks, version="standard"):
     net, x, y = digits
     logging.getLogger("auto-attack").setLevel(logging.CRITICAL)
-    suite = pyautoattack.AutoAttack(net, eps=RADII[norm], norm=norm, seed=0, version="standard")
+    suite = pyautoattack.AutoAttack(net, eps=RADII[norm], norm=norm, seed=0, version=version)
     suite.attacks_to_run = list(attacks)
     suite.apgd.n_iter = suite.apgd_targeted.n_iter = suite.fab.n_iter = STEPS
     suite.square.n_queries = QUERIES
@@ -91,3 +91,35 @@ def test_what_the_reference_breaks_we_break(digits, norm, attacks):
     assert length.max() <= RADII[norm] + 1e-6
     assert found.images.min() >= 0
     assert found.images.max() <= 1
+
+
+class Noisy(nn.Module):
+    """A net that adds noise to its images."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x + 0.1 * torch.randn_like(x))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_draws_random_numbers_is_broken_as_often(digits):
+    net, x, y = digits
+    noisy = Noisy(net).eval()
+    attacks = ("apgd-ce", "apgd-dlr")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        theirs = reference((noisy, x, y), "Linf", attacks, "rand").float().mean()
+        found = attacked(
+            noisy,
+            Batch(x, y, torch.arange(COUNT)),
+            parse_attack(f"suite({','.join(f'{one}(steps={STEPS},eot=20)' for one in attacks)})"),
+            num_classes=10,
+            radius=RADII["Linf"],
+            ball=parse_norm("Linf"),
+        )
+    ours = (found.predicted == y).float().mean()
+    assert 0.02 < theirs < 0.95
+    assert ours <= theirs + 0.05

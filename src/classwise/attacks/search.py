@@ -165,12 +165,12 @@ def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, roun
         before, place, labels = state.clock, state.rows.place, state.rows.labels
         logits, counts = search.evaluate(scene, state)
         found.spent.index_add_(0, place, (state.clock - before).to(found.spent.dtype))
-        wrong = logits.argmax(1) != labels
+        called = logits.argmax(1)
+        wrong = called != labels
         gap = -LogitGap(labels)(logits).to(found.gap.dtype)
         if counts is not None:
             wrong &= counts
             gap = gap.where(counts, float("inf"))
-        called = logits.argmax(1)
         if scene.careful and bool(wrong.any()):
             called, gap = _look_again(scene, state, wrong, called, gap)
             wrong &= called != labels

@@ -121,7 +121,7 @@ def audit_target(
             "ledger": ledger,
             "stamp": stamp,
         }
-        note = None
+        note, missing = None, False
         if asked is None and minutes is None:
             found = audit_model(model, batches, **facts, quiet=quiet, title=f"{recipe} {name}")
         else:
@@ -130,7 +130,7 @@ def audit_target(
             left = None if minutes is None or not audits else max(minutes - spent, 1e-9)
             limits = {"question": asked, "minutes": left or minutes, "seed": seed}
             partly = _audit_partly(model, batches, images.class_names, limits, facts, quiet)
-            found, note = partly.found, partly.words
+            found, note, missing = partly.found, partly.words, bool(partly.unexamined)
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
@@ -146,7 +146,7 @@ def audit_target(
                 seen=[str(flag) for flag in seen],
                 probed=None if probed is None else [str(flag) for flag in probed],
                 black_box=black_box,
-                notes=dict.fromkeys(keys, note),
+                notes=dict.fromkeys(keys, note if missing else None),
             )
         else:
             seen += check_records(found, images.class_names)

@@ -53,7 +53,10 @@ def audit(
         Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
     ] = None,
     batch_size: Annotated[
-        int, typer.Option(help="Images per batch; no result depends on it.", min=1)
+        int,
+        typer.Option(
+            help="Images per batch, half of them at a time; no result depends on it.", min=1
+        ),
     ] = 256,
     seed: Annotated[int, typer.Option(help="Of the attacks' random draws.")] = 0,
     folder: Annotated[
