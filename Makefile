@@ -27,6 +27,7 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
 bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
+	$(BIN)/classwise data get cifar10
 	$(BIN)/python benchmarks/attacks.py
 
 format: .venv/installed ## Format the code

@@ -1,4 +1,4 @@
-"""A model that draws random numbers, as the steady model that is the mean of its answers."""
+"""A model that draws random numbers, as the steadier one that is the mean of some answers."""
 
 from __future__ import annotations
 

@@ -36,9 +36,7 @@ class Scene:
     seed: int
     num_classes: int
     width: int = 64  # images in one pass; a whole team at the least
-    careful: bool = (
-        False  # a fall counts only if a second look confirms it; else the search goes on
-    )
+    careful: bool = False  # a fall that a second look does not confirm lets the search go on
 
     def draws(self, attack: str, purpose: str = "attack") -> Draws:
         """Random numbers of one attack, the same whatever its options."""

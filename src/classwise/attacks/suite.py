@@ -18,7 +18,7 @@ from classwise.types import Batch, Images, Labels, LogitModel, Logits, PerSample
 
 STANDING = -1  # in `Judged.fell_to`
 # Pixels in one pass on a processor: 96 images of 32×32. With more, activations leave the cache and
-# every image costs more; measured for CIFAR networks on two cores.
+# every image costs more. Between 64 and 128, which were timed with two small networks on two cores.
 _PIXELS = 96 * 32 * 32
 
 

@@ -187,8 +187,7 @@ def audit_model(
         for attack in parse_attacks(attacks):
             task = progress.add_task(f"{title}: {attack.name}", total=len(origin))
             which = attack.attack if isinstance(attack, Foreign) else attack.name
-            reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
-            key = attack_key(attack_name(attack), reach, ball.name, seed, attack.verdict)
+            key = _key(attack, radius, ball.name, seed)
 
             after = told(progress, task, f"{title}: {attack.name}")
 
@@ -224,11 +223,8 @@ def _note_keys(facts: dict[str, Any], stamp: Stamp, count: int) -> list[str]:
     """What a note on this audit is kept under: each of its attacks on its data."""
     ball = parse_norm(facts["norm"])
     radius = radii(facts["eps"], ball, count).numpy()
-    reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
-    keys = (
-        attack_key(attack_name(one), reach, ball.name, facts["seed"], one.verdict)
-        for one in parse_attacks(facts["attacks"])
-    )
+    attacks = parse_attacks(facts["attacks"])
+    keys = [_key(one, radius, ball.name, facts["seed"]) for one in attacks]
     return [note_key({"data_hash": stamp.data_hash, "attack_key": key}) for key in keys]
 
 
@@ -257,6 +253,12 @@ def _audit_partly(
         done = piece(batches, rows.nonzero().squeeze(1).numpy())
         audit_model(model, done, **facts)
     return partly
+
+
+def _key(attack: Condition, radius: Any, norm: str, seed: int) -> str:
+    """What the ledger knows an attack by; one radius for all is written as one."""
+    reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
+    return attack_key(attack_name(attack), reach, norm, seed, attack.verdict)
 
 
 def attack_name(condition: Condition) -> str:
