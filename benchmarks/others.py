@@ -1,17 +1,53 @@
-"""The same attacks by other libraries: each function returns the images it moved."""
+"""The same attacks by other libraries: each function returns the images it moved.
+
+They run in a process of their own, as their users run them: `classwise` tells the C library to keep
+freed memory, and in one process they would profit from it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import logging
+import time
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
 
 import torch
+from nets import network, pictures
 from torch import Tensor, nn
 
 BATCH = 256
 SUITE = ("apgd-ce", "apgd-t", "fab-t", "square")
+
+
+def theirs(library: str, net: str, home: Path, count: int, **options: Any) -> tuple[Tensor, float]:
+    """Images moved by a library, and the seconds it took in its own process."""
+    moved, seconds = _process().submit(_run, library, net, home, count, options).result()
+    return torch.from_numpy(moved), seconds
+
+
+@cache
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+
+def _run(library: str, net: str, home: Path, count: int, options: Any) -> tuple[Any, float]:
+    model, images, labels = _loaded(net, home, count)
+    function: Callable[..., Tensor] = globals()[library]
+    began = time.perf_counter()
+    moved = function(model, images, labels, **options)
+    return moved.detach().numpy(), time.perf_counter() - began
+
+
+@lru_cache
+def _loaded(net: str, home: Path, count: int) -> tuple[nn.Module, Tensor, Tensor]:
+    return network(net, home), *pictures(count)
 
 
 def pyautoattack(

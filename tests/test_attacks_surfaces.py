@@ -16,7 +16,6 @@ import classwise
 from classwise.attacks import PGD, AutoAttack, BlackBox, Square
 from classwise.attacks.ball import LINF
 from classwise.attacks.blackbox import as_model, open_onnx
-from classwise.attacks.named import parse_attack
 from classwise.auditing.judging import judge
 from classwise.auditing.predictions import read_ledger
 from classwise.cli import app
@@ -476,46 +475,3 @@ class TestEpsPerImage:
 
     def test_an_l2_radius_may_exceed_one(self, model, data):
         assert classwise.audit(model, *data, attacks="pgd-5", eps=2.0, norm="L2").about["eps"] == 2
-
-
-def test_the_twin_is_only_used_where_it_is_the_same(net):
-    from classwise.attacks.folding import quick_twin
-
-    model, images = net(4).eval(), torch.rand(3, 1, 8, 8, dtype=torch.float64)
-    twin = quick_twin(model, images)
-    assert twin is not model
-    assert not any(isinstance(part, nn.BatchNorm2d) for part in twin.modules())
-    torch.testing.assert_close(twin(images), model(images), rtol=0, atol=1e-12)
-    assert not any(parameter.requires_grad for parameter in twin.parameters())
-    assert quick_twin(net(4).train(), images) is not twin
-    training = net(4).train()
-    assert quick_twin(training, images) is training
-    hooked = net(4).eval()
-    hooked.conv.register_forward_hook(lambda *_: None)
-    assert quick_twin(hooked, images) is hooked
-
-    class Branching(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inside = net(4)
-
-        def forward(self, x):
-            return self.inside(x) if x.sum() > 0 else self.inside(-x)
-
-    branching = Branching().eval()
-    assert quick_twin(branching, images) is branching
-
-    class Shared(nn.Module):
-        """One convolution before two norms: folding one into it would spoil the other."""
-
-        def __init__(self):
-            super().__init__()
-            self.conv, self.one, self.two = nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.BatchNorm2d(2)
-            self.one.running_mean += 1
-
-        def forward(self, x):
-            return (self.one(self.conv(x)) + self.two(self.conv(x))).flatten(1)
-
-    shared = Shared().double().eval()
-    assert quick_twin(shared, images) is shared
-    assert parse_attack("square").needs_gradient is False

@@ -7,11 +7,14 @@ from hypothesis import strategies as st
 from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 from scipy import optimize, stats
+from typer.testing import CliRunner
 
 from classwise.auditing.compare import bootstrap_changes, diff
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
+from classwise.auditing.remarks import write_remarks
 from classwise.auditing.stored import diff_runs, read_stored
+from classwise.cli import app
 
 NAMES = ("a", "b", "c")
 
@@ -252,6 +255,17 @@ class TestRuns:
             diff_runs(a, b, attacks=("clean",))
         with refused("unknown condition", "pgd-9", "classwise audit"):
             diff_runs(a, b, attacks=("pgd-9",))
+
+    def test_what_must_be_known_of_either_is_said(self, tmp_path):
+        a, b = self.runs(tmp_path)
+        kept = {"probed": None, "black_box": False, "notes": {}}
+        write_remarks(b, "m2", seen={"d1": ["random: two passes differ"]}, **kept)
+        write_remarks(a, "m1", seen={"d2": ["random: on other data"]}, **kept)
+        told = CliRunner().invoke(app, ["diff", str(a), str(b)])
+        assert told.exit_code == 0, told.output
+        assert "pgd-2" in told.output
+        assert f"{b}: random: two passes differ" in told.output
+        assert "on other data" not in told.output
 
     def test_another_radius_is_no_pair(self, tmp_path):
         with refused("no condition in common"):

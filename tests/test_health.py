@@ -9,7 +9,7 @@ from classwise.auditing.flags import check_records
 from classwise.auditing.gate import gate
 from classwise.auditing.health import check_health
 from classwise.auditing.predictions import audit_facts, read_ledger
-from classwise.auditing.remarks import write_remarks
+from classwise.auditing.remarks import read_remarks, write_remarks
 from classwise.auditing.target import audit_target
 from classwise.data.sources import open_data
 from classwise.report.html import load_runs, write_report
@@ -261,7 +261,7 @@ def test_flags_are_kept_beside_the_audit_and_shown_with_it(tmp_path, monkeypatch
     assert any("zero-gradients" in words for words in found.report.about["flags"])
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
-    write_remarks(folder, "another model", seen=["x"], probed=[], black_box=False, notes={})
+    write_remarks(folder, "another model", seen={"d": ["x"]}, probed=[], black_box=False, notes={})
     (again,) = read_ledger(folder)
     assert again.report.about["flags"] == found.report.about["flags"]
     # An audit without a probe leaves what the probe found; every form of the report says it.
@@ -300,7 +300,7 @@ def test_a_partial_audit_and_a_black_box_are_said_to_be_such_in_the_report(tmp_p
     assert "note" not in whole.report.about
     assert "not examined" not in markdown_table([whole])
     write_remarks(
-        tmp_path / "kept", only_hash(tmp_path / "kept"), seen=[], probed=None, black_box=True,
+        tmp_path / "kept", only_hash(tmp_path / "kept"), seen={}, probed=None, black_box=True,
         notes={},
     )  # fmt: skip
     (boxed,) = read_ledger(tmp_path / "kept")
@@ -317,10 +317,24 @@ def only_hash(folder):
     return one
 
 
+def test_what_was_seen_on_other_data_stays(tmp_path):
+    kept = {"probed": None, "black_box": False, "notes": {}}
+    write_remarks(tmp_path, "h", seen={"test": ["random: a"]}, **kept)
+    write_remarks(tmp_path, "h", seen={"train": ["weak: b"]}, **kept)
+    test, train = (
+        {"model_hash": "h", "data_hash": name, "attack_key": "k"} for name in ("test", "train")
+    )
+    assert read_remarks(tmp_path, [test]) == {"flags": ["random: a"]}
+    assert read_remarks(tmp_path, [train]) == {"flags": ["weak: b"]}
+    write_remarks(tmp_path, "h", seen={"test": []}, **kept)
+    assert read_remarks(tmp_path, [test]) == {}
+    assert read_remarks(tmp_path, [train, train]) == {"flags": ["weak: b"]}
+
+
 def test_remarks_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "remarks.json").write_text("[1]")
     with refused("remarks.json", "delete it"):
-        write_remarks(tmp_path, "h", seen=["x"], probed=None, black_box=False, notes={})
+        write_remarks(tmp_path, "h", seen={"d": ["x"]}, probed=None, black_box=False, notes={})
 
 
 def outcome(condition, fallen):

@@ -7,7 +7,18 @@ import classwise
 
 ROOT = Path(classwise.__file__).parent
 WALK = [
-    *("errors", "files", "spelling", "types", "draws", "data", "models", "attacks", "classes"),
+    *(
+        "errors",
+        "memory",
+        "files",
+        "spelling",
+        "types",
+        "draws",
+        "data",
+        "models",
+        "attacks",
+        "classes",
+    ),
     *("objective", "slots", "recipe", "methods", "training", "auditing", "report"),
     *("catalogue", "quickstart", "studies", "cli", "__main__"),
 ]

@@ -90,8 +90,9 @@ class Apgd:
 
     def evaluate(self, scene: Scene, state: Ascent) -> tuple[Logits, None]:
         """Measure height and slope, and remember the best point."""
+        last = bool((state.clock == self.steps).all())
         logits, height, state.slope = slope_at(
-            scene.model, state.point, lambda z: self._height(z, state.rows), self.eot
+            scene.model, state.point, lambda z: self._height(z, state.rows), self.eot, last=last
         )
         first = state.clock == 0
         state.rises = state.rises + ((height > state.height) & ~first)

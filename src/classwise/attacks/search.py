@@ -18,6 +18,7 @@ from torch import Tensor
 
 from classwise.attacks.ball import Ball, per_image
 from classwise.attacks.losses import LogitGap
+from classwise.attacks.patches import Patches
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
 from classwise.types import Images, Labels, LogitModel, Logits, PerSample
@@ -36,6 +37,7 @@ class Scene:
     seed: int
     num_classes: int
     width: int = 64  # images in one pass; a whole team at the least
+    patches: Patches | None = None  # the same model for images with small changes
     careful: bool = False  # a fall that a second look does not confirm lets the search go on
 
     def draws(self, attack: str, purpose: str = "attack") -> Draws:
@@ -233,16 +235,26 @@ def join(first: B, second: B) -> B:
 
 
 def slope_at(
-    model: LogitModel, points: Images, height: Callable[[Logits], PerSample], repeats: int = 1
+    model: LogitModel,
+    points: Images,
+    height: Callable[[Logits], PerSample],
+    repeats: int = 1,
+    *,
+    last: bool = False,
 ) -> tuple[Logits, PerSample, Tensor]:
     """Logits, heights and the gradient of the heights at some points.
 
     ∇ₓ Σₙ h(f(xₙ)), only with respect to x; with `repeats` the mean over as many passes, for
-    models that answer differently each time.
+    models that answer differently each time. Who looks for the `last` time goes nowhere from there
+    and gets no gradient, but zeros.
 
     >>> slope_at(lambda x: x.flatten(1), torch.ones(1, 1, 1, 2), lambda z: z[:, 0])[2].flatten()
     tensor([1., 0.])
     """
+    if last and repeats == 1:
+        with torch.no_grad():
+            logits = model(points)
+            return logits, height(logits), torch.zeros_like(points)
     passes = [_one_pass(model, points, height) for _ in range(repeats)]
     if repeats == 1:
         return passes[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,6 +33,14 @@ class Hunt(Bounded):
     best: Images
     gap: PerSample  # true logit minus best other at the best point
     luck: PerSample  # share of the latest queries whose change was kept
+
+
+class Squares(NamedTuple):
+    """Where proposals differ from the best points."""
+
+    top: Labels
+    left: Labels
+    side: Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +90,8 @@ class Square:
     def evaluate(self, scene: Scene, state: Hunt) -> tuple[Logits, None]:
         """Ask until a change is kept, and keep it."""
         count, depth = len(state.clock), self._depth(scene, state)
-        points = self.proposals(scene, state, depth)
-        with torch.no_grad():
-            logits = scene.model(points)
+        points, squares = self.proposals(scene, state, depth)
+        logits = _ask(scene, state, points, squares)
         labels = state.rows.labels.repeat_interleave(depth)
         gaps = -LogitGap(labels)(logits).to(state.gap.dtype).view(count, depth)
         # the start is no change: nothing was asked before it, and its gap is below infinity
@@ -99,6 +107,9 @@ class Square:
         state.gap = torch.where(kept, gaps.view(-1)[chosen], state.gap)
         state.luck = state.luck * (1 - _MEMORY * taken) + _MEMORY * kept
         state.clock = state.clock + taken
+        if scene.patches is not None:
+            rows = kept.nonzero().squeeze(1)
+            scene.patches.learn(rows, chosen[rows])
         return logits[chosen], None
 
     def advance(self, scene: Scene, state: Hunt) -> None:
@@ -111,10 +122,11 @@ class Square:
             return 1
         return max(1, min(room, int(_PATIENCE / max(float(state.luck.mean()), 1e-6))))
 
-    def proposals(self, scene: Scene, state: Hunt, depth: int = 1) -> Images:
+    def proposals(self, scene: Scene, state: Hunt, depth: int = 1) -> tuple[Images, Squares | None]:
         """The next `depth` queries of every sample, all of them changes of its best point.
 
-        Query 0 changes nothing: it asks about the start.
+        Query 0 changes nothing: it asks about the start. With the squares they differ in, if it
+        is one square each.
         """
         rows, (channels, height, width) = state.rows, state.best.shape[1:]
         linf = scene.ball.name == "Linf"
@@ -126,15 +138,17 @@ class Square:
         numbers = scene.draws(self.name).uniform(keys, shape, rows.images.dtype)
         signs = _signs(numbers[:, :channels]).view(-1, channels, 1, 1)
         corners = numbers[:, channels:]
-        inside = _square(corners[:, 0], corners[:, 1], side, height, width)
+        top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
+        inside = _square(top, left, side, height, width)
         if linf:
             up = signs.view(-1, depth, channels, 1, 1) > 0
             change = inside.view(-1, depth, 1, height, width)
             colour = torch.where(up, state.high[:, None], state.low[:, None])
-            return _as(state.best, torch.where(change, colour, state.best[:, None]).flatten(0, 1))
+            points = torch.where(change, colour, state.best[:, None]).flatten(0, 1)
+            return _as(state.best, points), Squares(top, left, side)
         # numbers 2 and 3 place the square that gives its budget away, number 4 turns the bump
-        other = _square(corners[:, 2], corners[:, 3], side, height, width)
-        top, left = _corner(corners[:, 0], side, height), _corner(corners[:, 1], side, width)
+        there = _corner(corners[:, 2], side, height), _corner(corners[:, 3], side, width)
+        other = _square(*there, side, height, width)
         bump = _placed(
             _bumps(height, width, clock.device), side, top, left, corners[:, 4] < 0.5, height, width
         )
@@ -144,7 +158,21 @@ class Square:
         offset = _shifted(best - images, radius, inside, other, signs * bump)
         moved = scene.ball.project(images + offset, images, radius)
         start = per_image(clock.flatten() == 0)
-        return _as(state.best, torch.where(start, best, moved))
+        return _as(state.best, torch.where(start, best, moved)), None
+
+
+def _ask(scene: Scene, state: Hunt, points: Images, squares: Squares | None) -> Logits:
+    """Logits of the proposals; where squares are small, little has to be redone for them."""
+    if scene.patches is not None:
+        if squares is not None and bool((state.clock > 0).all()):
+            size, count = int(squares.side.max()), len(state.clock)
+            if scene.patches.remember(size, state.rows.keys(), state.best):
+                owner = torch.arange(count, device=points.device)
+                owner = owner.repeat_interleave(len(points) // count)
+                return scene.patches.ask(owner, points, squares.top, squares.left, size)
+        scene.patches.forget()
+    with torch.no_grad():
+        return scene.model(points)
 
 
 def side_of_square(query: int, p: float, height: int, width: int) -> int:
@@ -176,10 +204,9 @@ def _corner(number: PerSample, side: Labels, extent: int) -> Labels:
     return (number * (extent - side + 1)).long().clamp_(max=extent - 1)
 
 
-def _square(down: PerSample, across: PerSample, side: Labels, height: int, width: int) -> Tensor:
+def _square(top: Labels, left: Labels, side: Labels, height: int, width: int) -> Tensor:
     """Which pixels lie in each sample's square, n×1×h×w."""
-    rows = _window(_corner(down, side, height), side, height)
-    columns = _window(_corner(across, side, width), side, width)
+    rows, columns = _window(top, side, height), _window(left, side, width)
     return rows[:, None, :, None] & columns[:, None, None, :]
 
 

@@ -64,7 +64,8 @@ class Pgd:
     def evaluate(self, scene: Scene, state: Walk) -> tuple[Logits, None]:
         """Measure the slope."""
         loss = attack_loss(self.loss, state.aim, targeted=self.target is not None)
-        logits, _, state.slope = slope_at(scene.model, state.point, loss)
+        last = bool((state.clock == self.steps).all())
+        logits, _, state.slope = slope_at(scene.model, state.point, loss, last=last)
         state.clock = state.clock + 1
         return logits, None
 

@@ -17,6 +17,7 @@ from classwise.attacks.pgd import batchnorm_mode
 from classwise.attacks.suite import Judged, ask
 from classwise.auditing.predictions import Predictions
 from classwise.errors import ClasswiseError
+from classwise.memory import keep_freed_memory
 from classwise.spelling import parse_eps
 from classwise.types import Batch, LogitModel, PerSample
 
@@ -60,6 +61,7 @@ def attacked(
 
     `after` hears of each attack of a suite which samples are still standing.
     """
+    keep_freed_memory()
     home, kind = device_of(model), _kind_of(model, batch.images)
     images = in_its_kind(model, batch.images)
     if kind in (torch.float16, torch.bfloat16):

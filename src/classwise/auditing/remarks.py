@@ -15,22 +15,23 @@ def write_remarks(
     folder: Path,
     model_hash: str,
     *,
-    seen: Sequence[str],
+    seen: Mapping[str, Sequence[str]],
     probed: Sequence[str] | None,
     black_box: bool,
     notes: Mapping[str, str | None],
 ) -> None:
     """Keep what a reader must know of a model's audits beside them, for reports.
 
-    `seen` are the flags of all its audits so far; those that a probe found stay until the next
-    one (None: there was none now). A note belongs to one attack on one data set (`note_key`) and
-    stays until that audit is complete.
+    `seen` are the flags of all its audits so far, by the hash of the data they were seen on; those
+    that a probe found stay until the next one (None: there was none now). A note belongs to one
+    attack on one data set (`note_key`) and stays until that audit is complete.
     """
     known = _read_remarks(folder)
     before = known.get(model_hash, {})
     kept = {**before.get("notes", {}), **notes}
+    flags = {**before.get("seen", {}), **seen}
     new = {
-        "seen": list(seen),
+        "seen": {data: list(words) for data, words in flags.items() if words},
         "probed": before.get("probed", []) if probed is None else list(probed),
         "black_box": black_box,
         "notes": {key: words for key, words in kept.items() if words},
@@ -50,10 +51,12 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
     """The remarks on a model that concern these conditions, as a report keeps them."""
     probed = list(said.get("probed", []))
     names = {words.partition(":")[0] for words in probed}
-    notes = said.get("notes", {})
+    notes, flags = said.get("notes", {}), said.get("seen", {})
+    audited = dict.fromkeys(one["data_hash"] for one in facts)
+    seen = [words for data in audited for words in flags.get(data, [])]
     about = {
         # of a flag that both raised, the probe knows more
-        "flags": probed + [w for w in said.get("seen", []) if w.partition(":")[0] not in names],
+        "flags": probed + [words for words in seen if words.partition(":")[0] not in names],
         "black_box": said.get("black_box", False),
         "note": "; ".join(dict.fromkeys(notes[k] for k in map(note_key, facts) if k in notes)),
     }

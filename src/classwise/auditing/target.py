@@ -143,7 +143,7 @@ def audit_target(
             write_remarks(
                 where,
                 stamp.model_hash,
-                seen=[str(flag) for flag in seen],
+                seen={stamp.data_hash: [str(flag) for flag in seen]},
                 probed=None if probed is None else [str(flag) for flag in probed],
                 black_box=black_box,
                 notes=dict.fromkeys(keys, note if missing else None),

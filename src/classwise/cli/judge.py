@@ -154,12 +154,17 @@ def diff(
 
     Example: classwise diff runs/before runs/after --attacks pgd-20
     """
-    from classwise.auditing.stored import diff_runs
+    from classwise.auditing.remarks import said_of
+    from classwise.auditing.stored import diff_stored, read_stored
     from classwise.spelling import split_outside_brackets
 
     names = tuple(n.strip() for n in split_outside_brackets(attacks, ",") if n.strip())
-    for found in diff_runs(first, second, attacks=names, weights=weights, split=split):
+    before, after = (read_stored(run, weights=weights, split=split) for run in (first, second))
+    for found in diff_stored(before, after, attacks=names):
         out.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    for one in (before, after):
+        for words in said_of(one.remarks):
+            out.print(f"  {one.name}: {words}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -29,6 +29,7 @@ from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
+from classwise.memory import keep_freed_memory
 from classwise.models.classifier import all_outputs
 from classwise.objective import Outer, plain_step, total
 from classwise.recipe import Method, Recipe, load_recipe
@@ -80,6 +81,7 @@ def train(
             f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
             "add --resume to go on, or choose another --out"
         )
+    keep_freed_memory()
     return trainer.go(quiet)
 
 

@@ -1,0 +1,29 @@
+"""Freed memory is kept for the next pass instead of being given back to the system."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # options of mallopt(3)
+_KEPT = 1 << 30  # bytes
+_LARGEST = 32 << 20  # bytes of a block that is kept; glibc allows no more
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Tell the C library, for the whole process, to keep up to 1 GiB of freed memory.
+
+    A pass over a batch frees tens of megabytes that the next one needs again. By default they may
+    go back to the system in between, and then every page is fetched and zeroed anew: in one epoch
+    of training a small network that took a quarter of the time. Leaves alone what the user has
+    set, and does nothing where the C library is not glibc. Returns whether it did anything.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or another system
+        return False
+    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
