@@ -252,6 +252,26 @@ class TestPatches:
         assert not patches.remember(1, torch.arange(4), images)
         patches.learn(torch.tensor([0]), torch.tensor([0]))  # nothing is known: nothing to learn
 
+    def test_options_of_the_model_are_no_images(self):
+        class Optional(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inside = plain()
+
+            def forward(self, x, scale=2.0):
+                return self.inside(x) * scale
+
+        model, images = seeded(Optional), pictures(4)
+        twin = quick_twin(model, images)
+        patches, owner = Patches(twin, images), torch.arange(4)
+        assert twin is not model
+        assert patches.remember(2, owner, images)
+        changed, top, left = self.windows(images, owner, 2)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                patches.ask(owner, changed, top, left, 2), model(changed), rtol=0, atol=1e-11
+            )
+
     def test_a_plan_that_answers_otherwise_is_dropped(self, network, monkeypatch):
         monkeypatch.setattr("classwise.attacks.patches._WORTH", 1.0)
         images = pictures(4, height=20, width=17)

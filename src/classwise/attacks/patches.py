@@ -262,7 +262,7 @@ def make_plan(network: fx.GraphModule, shapes: dict[fx.Node, Shape], size: int) 
     for node in network.graph.nodes:
         work, reach = _multiplications(network, node, shapes), _reach(network, node, shapes, sizes)
         total += work
-        if node.op == "placeholder":
+        if node.op == "placeholder" and len(shapes[node]) == 4:  # others are options of the model
             reach = (size, size)
         if reach is not None:
             share = reach[0] * reach[1] / (shapes[node][2] * shapes[node][3])
