@@ -216,7 +216,7 @@ class TestPatches:
 
     @pytest.mark.parametrize("size", [1, 2, 3, 5])
     def test_the_networks_own_answers(self, network, size, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.patches._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
         images = pictures(5, height=20, width=17)
         patches, keys = Patches(network, images), torch.arange(5)
         owner = torch.arange(5).repeat_interleave(6)
@@ -233,7 +233,7 @@ class TestPatches:
             assert patches.remember(size, keys, images)
 
     def test_others_are_looked_at_afresh(self, network, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.patches._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
         images = pictures(8, height=20, width=17)
         patches, owner = Patches(network, images), torch.arange(4)
         patches.remember(2, owner, images[:4])
@@ -273,7 +273,7 @@ class TestPatches:
             )
 
     def test_a_plan_that_answers_otherwise_is_dropped(self, network, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.patches._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
         images = pictures(4, height=20, width=17)
         patches = Patches(network, images)
         whole = Patches._put_back
