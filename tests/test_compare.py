@@ -13,7 +13,7 @@ from classwise.auditing.compare import bootstrap_changes, diff
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
 from classwise.auditing.remarks import write_remarks
-from classwise.auditing.stored import diff_runs, read_stored
+from classwise.auditing.stored import diff_stored, read_stored
 from classwise.cli import app
 
 NAMES = ("a", "b", "c")
@@ -235,6 +235,10 @@ class TestDiff:
         assert f"{100 * found.worst_sure.low:+.1f} to {100 * found.worst_sure.high:+.1f}" in str(
             found
         )
+
+
+def diff_runs(first, second, attacks=()):
+    return diff_stored(read_stored(first), read_stored(second), attacks=attacks)
 
 
 class TestRuns:

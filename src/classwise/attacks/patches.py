@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn.functional import pad
 
-from classwise.attacks.plans import Plan, Shape, Window, make_plan, shapes_of, window_of
+from classwise.attacks.plans import Plan, Shape, Window, make_plan, shapes_of
 from classwise.attacks.twin import CLOSE, alike, part_of
 from classwise.types import Images, Labels, Logits
 
@@ -88,7 +88,7 @@ class Patches:
         self.asked = patches = {plan.near[0]: Patch(values, top, left)}
         for node in plan.near[1:]:
             source = next(one for one in node.all_input_nodes if one in patches)
-            window, before = window_of(self.network, node), patches[source]
+            window, before = plan.windows.get(node), patches[source]
             if window is None:
                 changed = _call(self.network, node, source, before.values)
                 patches[node] = Patch(changed, before.top, before.left)

@@ -28,6 +28,7 @@ class Plan:
     """How to answer for windows of one size."""
 
     near: tuple[fx.Node, ...]  # what is redone in windows, in order
+    windows: dict[fx.Node, Window]  # which of these slide over their input
     rims: dict[fx.Node, int]  # maps of the known images to keep, and how many zeros around
     ends: tuple[fx.Node, ...]  # where windows are put back into whole maps
     maps: fx.GraphModule  # from images to the maps to keep
@@ -94,11 +95,12 @@ def make_plan(network: fx.GraphModule, shapes: dict[fx.Node, Shape], size: int) 
         return None
     ends = tuple(node for node in sizes if any(user not in sizes for user in node.users))
     rims = dict.fromkeys(ends, 0)
-    for node in sizes:
-        if (window := window_of(network, node)) is not None:
-            source = node.all_input_nodes[0]
-            rims[source] = max(rims.get(source, 0), *window.rim)
-    return Plan(tuple(sizes), rims, ends, _first(network, sizes, rims), _last(network, sizes, ends))
+    windows = {node: one for node in sizes if (one := window_of(network, node)) is not None}
+    for node, window in windows.items():
+        source = node.all_input_nodes[0]
+        rims[source] = max(rims.get(source, 0), *window.rim)
+    maps, rest = _first(network, sizes, rims), _last(network, sizes, ends)
+    return Plan(tuple(sizes), windows, rims, ends, maps, rest)
 
 
 def _reach(

@@ -95,22 +95,6 @@ def read_all(path: Path, model_hash: str, data_hash: str) -> list[Predictions]:
     return [one for one in found.values() if one is not None]
 
 
-def diff_runs(
-    first: Path,
-    second: Path,
-    *,
-    attacks: tuple[str, ...] = (),
-    weights: str = "",
-    split: str = "test",
-    level: float = 0.95,
-    seed: int = 0,
-) -> list[Difference]:
-    """Compare two runs under every condition that both were audited with, or under `attacks`."""
-    before = read_stored(first, weights=weights, split=split)
-    after = read_stored(second, weights=weights, split=split)
-    return diff_stored(before, after, attacks=attacks, level=level, seed=seed)
-
-
 def diff_stored(
     before: StoredAudit,
     after: StoredAudit,
