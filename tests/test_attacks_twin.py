@@ -123,6 +123,14 @@ def test_relus_in_place_and_scales_in_the_weights():
     assert not any("div" in node.name for node in called)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_weights_are_laid_out_as_the_images(layout):
+    model = seeded(lambda: built("cnn"))
+    twin = quick_twin(model, pictures(4).contiguous(memory_format=layout))
+    assert twin.features.conv2.weight.is_contiguous(memory_format=layout)
+    assert model.features.conv2.weight.is_contiguous()
+
+
 def test_a_relu_of_what_others_need_is_not_in_place():
     class Twice(nn.Module):
         def __init__(self):

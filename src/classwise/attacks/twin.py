@@ -27,10 +27,10 @@ def quick_twin(model: LogitModel, images: Images) -> LogitModel:
 
     BatchNorm is folded into the convolution before it: y = γ(Wx + b − μ)/√(σ² + ε) + β is one
     convolution with weights γW/√(σ² + ε). So is a division by constants into the one after it, as
-    in (x − μ)/σ. ReLUs work in place, gradients reach poolings in the layout of the images, and
-    weights take no gradients. A model that cannot be traced, is not in eval mode, has hooks or
-    gradients written by hand, or answers or slopes differently on `images` is returned as it is.
-    What a search finds on the twin is confirmed on the model itself.
+    in (x − μ)/σ. ReLUs work in place, weights and the gradients that reach poolings have the layout
+    of the images, and weights take no gradients. A model that cannot be traced, is not in eval
+    mode, has hooks or gradients written by hand, or answers or slopes differently on `images` is
+    returned as it is. What a search finds on the twin is confirmed on the model itself.
 
     >>> plain = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten()).eval()
     >>> [type(part).__name__ for part in quick_twin(plain, torch.rand(2, 1, 3, 3)).children()]
@@ -40,6 +40,8 @@ def quick_twin(model: LogitModel, images: Images) -> LogitModel:
         return model
     try:
         twin = _rewritten(model)
+        if images.is_contiguous(memory_format=torch.channels_last):
+            twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         logits, slope = _answers(model, images)
         if _has_own_gradients(logits):
             return model
