@@ -1,11 +1,13 @@
 """Each attack against a straight-line transcription of its equations, one sample at a time."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from refusals import refused
 from scipy.optimize import linprog, minimize
 from torch import nn
 
@@ -17,6 +19,7 @@ from classwise.attacks.projection import toward_plane
 from classwise.attacks.search import Rows, Scene, run_search, take
 from classwise.attacks.square import Square, bump, side_of_square, two_sided_bump
 from classwise.attacks.suite import likeliest_others
+from classwise.auditing.judging import attacked
 from classwise.types import Batch
 
 COUNT, SIZE = 12, 5
@@ -517,7 +520,6 @@ class TestPgd:
         assert not found.fallen.all()
 
     def test_restarts_of_last_count_any_final_iterate(self, model, batch):
-        from classwise.auditing.judging import attacked
 
         facts = {"num_classes": 4, "radius": 0.028, "ball": LINF}
         once = parse_attack("pgd-3")
@@ -532,22 +534,49 @@ class TestPgd:
     @pytest.mark.parametrize("verdict", ["last", "any"])
     def test_targets(self, model, batch, verdict):
         clean = model(batch.images)
+        right = clean.argmax(1) == batch.labels
         for target in ("likely", "unlikely", "2"):
             attack = parse_attack(f"pgd-6(target={target},start=none,verdict={verdict})")
-            facts = {"eps": 0.01, "ball": LINF, "seed": 0}
+            eps = 0.01 if verdict == "last" else 0.05
+            moved = attack.perturb(model, batch, eps=eps, ball=LINF, seed=0)
+            # `any` leaves an image as it is if it was wrong from the start, or never fell
+            met = torch.ones_like(right)
             if verdict == "any":
-                (search,) = attack.searches
-                attack = parse_attack(search.name.replace(",verdict=any", ""))
-            moved = attack.perturb(model, batch, **facts)
-            for n in range(COUNT):
+                met = right & (model(moved).argmax(1) != batch.labels)
+                assert met.sum() >= 3
+            for n in met.nonzero().flatten().tolist():
                 others = sorted(
                     set(range(4)) - {batch.labels[n].item()}, key=lambda k: -clean[n, k].item()
                 )
-                aim = {"likely": others[0], "unlikely": others[-1], "2": 2}[target]
+                # images of class 2 itself are not pushed towards it
+                two = others[0] if batch.labels[n] == 2 else 2
+                aim = {"likely": others[0], "unlikely": others[-1], "2": two}[target]
                 label = torch.tensor([aim])
                 before = F.cross_entropy(clean[n : n + 1], label)
                 after = F.cross_entropy(model(moved[n : n + 1]), label)
                 assert after < before
+
+    @pytest.mark.parametrize("verdict", ["last", "any"])
+    def test_a_target_that_is_no_class(self, model, batch, verdict):
+        attack = parse_attack(f"pgd-2(target=4,verdict={verdict})")
+        with refused("target=4", "4 classes", "0 to 3"):
+            attack.perturb(model, batch, eps=0.1, ball=LINF, seed=0)
+
+    def test_nobody_is_left_for_another_restart(self, batch):
+        asked = []
+
+        class Fallen(nn.Module):
+            def forward(self, x):
+                assert len(x), "an empty batch"
+                asked.append(len(x))
+                return torch.cat([x.flatten(1)[:, :3], x.flatten(1).sum(1, keepdim=True)], 1)
+
+        labels = torch.zeros_like(batch.labels)
+        facts = {"num_classes": 4, "radius": 0.1, "ball": LINF}
+        attack = parse_attack("pgd-2(restarts=3)")
+        found = attacked(Fallen(), replace(batch, labels=labels), attack, **facts)
+        assert (found.iterations == 2).all()
+        assert asked
 
 
 def test_the_mean_over_passes_is_the_gradient_of_the_mean(batch):

@@ -4,6 +4,7 @@ import sys
 import types
 
 import numpy as np
+import onnx
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,8 +16,8 @@ from typer.testing import CliRunner
 import classwise
 from classwise.attacks import PGD, AutoAttack, BlackBox, Square
 from classwise.attacks.ball import LINF
-from classwise.attacks.blackbox import as_model, open_onnx
-from classwise.auditing.judging import judge
+from classwise.attacks.blackbox import as_model, onnx_files, open_onnx
+from classwise.auditing.judging import attacked, judge
 from classwise.auditing.predictions import read_ledger
 from classwise.cli import app
 from classwise.data.sources import open_data
@@ -78,6 +79,42 @@ class TestAutoAttack:
         assert lines[-1] == f"robust accuracy: {robust:.2%}"
         assert set(adversary.predictions.broken_by) >= {None, "clean", "apgd-ce"}
 
+    def test_a_call_that_broke_off_goes_on(self, model, data, tmp_path, monkeypatch):
+        images, labels = data
+        facts = {"eps": 0.03, "version": "custom", "attacks_to_run": self.custom, "verbose": False}
+        whole = AutoAttack(model, **facts)
+        expected = whole.run_standard_evaluation(images, labels)
+        path, judged, lucky = tmp_path / "state", [], [2]
+
+        def counted(model, batch, *rest, **more):
+            if len(judged) == lucky[0]:
+                raise KeyboardInterrupt
+            judged.append(len(batch))
+            return attacked(model, batch, *rest, **more)
+
+        monkeypatch.setattr("classwise.auditing.autoattack.attacked", counted)
+        kept = {"bs": 3, "state_path": path}
+        with pytest.raises(KeyboardInterrupt):
+            AutoAttack(model, **facts).run_standard_evaluation(images, labels, **kept)
+        lucky[0] = 99
+        again = AutoAttack(model, **facts)
+        moved = again.run_standard_evaluation(images, labels, **kept)
+        assert judged == [12, 12, 12, 4]
+        torch.testing.assert_close(moved, expected, rtol=0, atol=1e-6)
+        assert list(again.predictions.broken_by) == list(whole.predictions.broken_by)
+        assert torch.equal(again.run_standard_evaluation(images, labels, **kept), moved)
+        assert len(judged) == 4
+        with refused("another evaluation", "attack"):
+            AutoAttack(model, **{**facts, "eps": 0.02}).run_standard_evaluation(
+                images, labels, **kept
+            )
+        with refused("another evaluation", "data"):
+            again.run_standard_evaluation(images, labels.flip(0), **kept)
+        with torch.no_grad():
+            model.weight[0, 0] += 1
+        with refused("another evaluation", "model"):
+            again.run_standard_evaluation(images, labels, **kept)
+
     def test_labels_come_along_when_asked_for(self, model, data, tmp_path, capsys):
         images, labels = data
         adversary = AutoAttack(
@@ -124,6 +161,9 @@ class TestAutoAttack:
             _ = AutoAttack(model).report
         with refused("[0, 1]"):
             AutoAttack(model).run_standard_evaluation(2 * data[0], data[1])
+        for kind in (torch.uint8, torch.int64):
+            with refused(str(kind), "floats"):
+                AutoAttack(model).run_standard_evaluation((255 * data[0]).to(kind), data[1])
 
 
 class TestObjects:
@@ -383,8 +423,8 @@ class Session:
         return [(x - 0.5).reshape(len(x), -1) @ Linear().weight.detach().numpy().T, None]
 
 
-def onnx_file(path, weight, shape, batch):
-    """A linear model as an ONNX file, for a free or a fixed batch."""
+def onnx_file(path, weight, shape, batch, beside=None):
+    """A linear model as an ONNX file, for a free or a fixed batch; the weights in it or beside."""
     weights = numpy_helper.from_array(weight.numpy(), "weight")
     graph = helper.make_graph(
         [
@@ -397,7 +437,8 @@ def onnx_file(path, weight, shape, batch):
         [weights],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    path.write_bytes(model.SerializeToString())
+    facts = {"location": beside, "size_threshold": 0} if beside else {}
+    onnx.save_model(model, path, save_as_external_data=beside is not None, **facts)
     return path
 
 
@@ -439,6 +480,22 @@ class TestOnnx:
         assert rates["clean"] > 0.7
         assert rates["square(queries=100)"] < rates["clean"] - 0.2
 
+    @pytest.mark.parametrize("name", ["net.onnx.data", "w" * 130 + ".bin"])
+    def test_weights_beside_the_file_count(self, data, tmp_path, name):
+        images, labels = data
+        weight = Linear().weight.detach()
+        found = []
+        for sign in (1, 1, -1):
+            (tmp_path / name).unlink(missing_ok=True)
+            path = onnx_file(tmp_path / "net.onnx", sign * weight, (1, 6, 6), "n", name)
+            assert onnx_files(path) == [path, tmp_path / name]
+            facts = {"attacks": "clean", "out": tmp_path / "kept"}
+            found.append(classwise.audit(str(path), images, labels, **facts).overall["clean"])
+        right = (images.flatten(1) @ weight.T).argmax(1) == labels
+        assert found[0] == found[1] == pytest.approx(right.double().mean().item())
+        assert found[2] != found[0]
+        assert len(read_ledger(tmp_path / "kept")) == 2
+
     def test_no_file(self, tmp_path):
         with refused("nowhere.onnx", "no file"):
             open_onnx(tmp_path / "nowhere.onnx")
@@ -469,9 +526,33 @@ class TestEpsPerImage:
         assert report.about["eps"] == pytest.approx(0.06)
         assert small.overall["apgd-ce"] > report.overall["apgd-ce"]
 
+    @pytest.mark.parametrize("name", ["FGSM", "PGD", "APGD", "FAB", "DeepFool", "Square"])
+    def test_the_objects_take_them_too(self, model, data, name):
+        images, labels = data
+        eps = torch.linspace(0, 0.1, 40)
+        options = {"n_queries": 20} if name == "Square" else {}
+        attack = getattr(classwise.attacks, name)(model, eps=eps, **options)
+        away = (attack(images, labels) - images).flatten(1).abs().amax(1)
+        assert (away <= eps + 1e-6).all()
+        assert away[0] == 0
+        assert away[20:].max() > 0.05
+        assert "one per image" in repr(attack)
+        with refused("40", "3 images"):
+            attack(images[:3], labels[:3])
+
+    @pytest.mark.parametrize("eps", [np.float32(0.03), np.array(0.03), torch.tensor(0.03), "3/100"])
+    def test_numbers_of_any_library(self, model, data, eps):
+        assert PGD(model, eps=eps).eps == pytest.approx(0.03)
+        report = classwise.audit(model, *data, attacks="pgd-2", eps=eps)
+        assert report.about["eps"] == pytest.approx(0.03)
+
     def test_of_the_wrong_length(self, model, data):
         with refused("3", "40 images"):
             classwise.audit(model, *data, eps=torch.zeros(3))
 
     def test_an_l2_radius_may_exceed_one(self, model, data):
         assert classwise.audit(model, *data, attacks="pgd-5", eps=2.0, norm="L2").about["eps"] == 2
+        attack = PGD(model, eps="1.5", alpha=1.25, norm="L2")
+        assert (attack.eps, attack.alpha) == (1.5, 1.25)
+        with refused("eps is inf", "finite"):
+            PGD(model, eps=float("inf"), norm="L2")

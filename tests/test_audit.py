@@ -10,7 +10,8 @@ from torch import nn
 
 import classwise
 from classwise.attacks.losses import LogitGap
-from classwise.auditing.evaluate import audit, class_report, evaluate
+from classwise.auditing.evaluate import class_report, evaluate
+from classwise.auditing.given import audit
 from classwise.auditing.predictions import COLUMNS, read_audits, write_predictions
 from classwise.data.batches import Batches
 from classwise.data.sources import open_data

@@ -62,6 +62,23 @@ def test_train_audit_report(trained, tmp_path):
     assert run("audit", str(weights), "--data", "digits", "--limit", "40", "--quiet").exit_code == 0
 
 
+def test_audits_of_a_run_are_kept_in_it(trained, tmp_path):
+    quick = ["--attacks", "clean", "--limit", "20", "--quiet"]
+    assert "leave out --out" in refused("audit", str(trained), "--out", str(tmp_path), *quick)
+    card = (trained / "run.json").read_bytes()
+    weights = ["audit", str(trained / "weights" / "last.safetensors"), "--data", "digits", *quick]
+    assert "holds a training run" in refused(*weights, "--out", str(trained))
+    assert (trained / "run.json").read_bytes() == card
+    assert "--out FOLDER" in run(*weights).output
+    assert run(*weights, "--out", str(tmp_path / "kept")).exit_code == 0
+    assert "not trained by classwise" in refused("audit", str(tmp_path / "kept"), *quick)
+
+
+def test_l2_radii_of_one_and_more(trained):
+    words = ["--attacks", "pgd-2", "--norm", "L2", "--eps", "1.5", "--limit", "20", "--quiet"]
+    assert run("audit", str(trained), *words).exit_code == 0
+
+
 def test_recipe_prints_slot_value_and_owner():
     output = run("recipe", "trades+ccm+ema").output
     for row in (r"reference\W+clean\W+trades", r"class margin\W+Calib.*ccm", r"averages\W+Av.*ema"):

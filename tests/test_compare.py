@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from classwise.auditing.compare import bootstrap_changes, diff
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
+from classwise.auditing.predictions import read_ledger
 from classwise.auditing.remarks import write_remarks
 from classwise.auditing.stored import diff_stored, read_stored
 from classwise.cli import app
@@ -283,7 +284,7 @@ class TestRuns:
         a, _ = self.runs(tmp_path)
         Ledger(a, ABOUT).append(verdicts(range(9)), stamp("best"))
         assert read_stored(a).weights == "last"
-        assert read_stored(a, weights="best").condition("pgd-2").sample.tolist() == [*range(9)]
+        assert read_stored(a, weights="best").conditions["pgd-2"].sample.tolist() == [*range(9)]
         with refused("unknown weights", "ema", "best, last"):
             read_stored(a, weights="ema")
         with refused("split"):
@@ -291,11 +292,34 @@ class TestRuns:
         with refused("not a folder"):
             read_stored(tmp_path / "gone")
 
+    def test_weights_of_the_same_name(self, tmp_path):
+        a, b = self.runs(tmp_path)
+        Ledger(a, ABOUT).append(read_stored(b).conditions["pgd-2"], stamp(model="later"))
+        with refused("last@later", "last@m1"):
+            read_stored(a)
+        told = CliRunner().invoke(app, ["diff", str(a), str(b), "--weights", "last@later,last"])
+        assert told.exit_code == 0, told.output
+        told = CliRunner().invoke(app, ["diff", str(a), str(b), "--weights", "x,y,z"])
+        assert told.exit_code == 2
+        assert "FIRST,SECOND" in told.output
+
+    def test_data_of_the_same_name(self, tmp_path):
+        a, _ = self.runs(tmp_path)
+        other = {"recipe_name": "other", "data": {"name": "y", "class_names": ["x", "y", "z"]}}
+        Ledger(a, other).append(verdicts(range(9)), stamp(data="later"))
+        with refused("test@d1", "test@later"):
+            read_stored(a)
+        assert read_stored(a, split="test@later").class_names == ("x", "y", "z")
+        assert read_stored(a, split="test@d1").class_names == ("a", "b", "c")
+        names = {one.split: one.report["pgd-2"].class_names for one in read_ledger(a)}
+        assert names == {"test@d1": ("a", "b", "c"), "test@later": ("x", "y", "z")}
+        assert {one.recipe for one in read_ledger(a)} == {"made up", "other"}
+
     def test_an_attack_at_two_radii_must_be_named_in_full(self, tmp_path):
         a, _ = self.runs(tmp_path)
         Ledger(a, ABOUT).append(verdicts(range(9)), stamp(eps=0.2))
         stored = read_stored(a)
         assert len(stored.conditions) == 2
         with refused("2 audits under pgd-2", "eps="):
-            stored.condition("pgd-2")
-        assert all(stored.condition(label) is not None for label in stored.conditions)
+            stored.label("pgd-2")
+        assert all(stored.label(label) == label for label in stored.conditions)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -9,6 +10,7 @@ from classwise.auditing.gate import check, gate, load_contract, parse_share
 from classwise.auditing.intervals import exact, simultaneous
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.paired import paired_interval
+from classwise.auditing.remarks import note_key, write_remarks
 from classwise.auditing.stored import StoredAudit
 
 NAMES = ["cat", "dog|x", "<person>"]
@@ -91,6 +93,55 @@ class TestRates:
         assert "no images of <person>" in one.why
         assert decide(contract, path, "no_class_below = 0.2").status == "failed"
         assert decide(contract, path, "class = '<person>'\nat_least = 0").status == "failed"
+
+
+class TestUnfinished:
+    """An audit that stopped early chose its images by what it saw: no rule is decided on it."""
+
+    def unfinished(self, path, note="60 of 300 images judged"):
+        facts = stamp()
+        key = note_key({"data_hash": facts.data_hash, "attack_key": facts.attack_key})
+        write_remarks(path, "m1", seen={}, probed=None, black_box=False, notes={key: note})
+
+    @pytest.mark.parametrize("rule", ["no_class_below = 0.5", "overall_at_least = 0.1"])
+    def test_nothing_is_decided(self, tmp_path, contract, rule):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        self.unfinished(path)
+        one = decide(contract, path, rule)
+        assert one.status == "undecided"
+        assert "only in part" in one.why
+        assert "60 of 300" in one.why
+        assert decide(contract, path, f"{rule}\nstrict = true").holds is False
+        self.unfinished(path, None)  # it was completed later
+        assert decide(contract, path, rule).status in ("passed", "failed")
+
+    def test_a_baseline_counts_too_and_its_remarks_are_shown(self, tmp_path, contract):
+        new = ledger(tmp_path / "new", [15, 40, 80], model="m2")
+        old = ledger(tmp_path / "old", [15, 40, 80])
+        rule = "[[rule]]\nunder = 'pgd-2'\nno_class_drops_more_than = '40 points'\n"
+        assert gate(contract(rule), new, old).outcomes[0].status == "passed"
+        self.unfinished(old)
+        found = gate(contract(rule), new, old)
+        assert found.outcomes[0].status == "undecided"
+        assert "old" in found.outcomes[0].why
+        assert found.remarks == ("baseline: 60 of 300 images judged",)
+
+    def test_images_that_only_one_saw_are_counted(self, tmp_path, contract):
+        new = ledger(tmp_path / "new", [15, 40, 80], model="m2")
+        old = ledger(tmp_path / "old", [15, 40], (100, 100))
+        one = decide(contract, new, "no_class_drops_more_than = '40 points'", old)
+        assert "100 images were seen by one model only" in one.why
+
+
+def test_eps_chooses_among_audits(tmp_path, contract):
+    path = ledger(tmp_path / "run", [15, 40, 80])
+    found = replace(verdicts(range(3)), radius=np.full(3, 0.2))
+    about = {"recipe_name": "at", "data": {"class_names": NAMES}}
+    Ledger(path, about).append(found, stamp(eps=0.2))
+    with refused("2 audits under pgd-2"):
+        decide(contract, path, "no_class_below = 0.5")
+    assert decide(contract, path, "no_class_below = 0.5\neps = 0.1").status == "failed"
+    assert decide(contract, path, "no_class_below = 0.5\neps = 0.2").status == "passed"
 
 
 class TestDrops:
@@ -223,7 +274,7 @@ class TestContracts:
             ("[[rule]]\nunder='x'\nclass='cat'\nno_class_below=0.4", ("at_least =",)),
             ("[[rule]]\nunder='x'\nno_class_belwo=0.4", ("no_class_belwo",)),
             ("[[rule]]\nunder='x'\nno_class_below=0.4\nconfidence=95", ("confidence",)),
-            ("[[rule]]\nunder='x'\nno_class_below=0.4\neps=8", ("eps", "8/255")),
+            ("[[rule]]\nunder='x'\nno_class_below=0.4\neps=-1", ("eps", "0 or more")),
             ("[[rule]\n", ("not TOML",)),
         ],
     )
@@ -248,4 +299,6 @@ class TestContracts:
             decide(contract, path, "class = 'cta'\nat_least = 0.1")
         with refused("eps 0.2", "audited at 0.1"):
             decide(contract, path, "no_class_below = 0.1\neps = 0.2")
+        with refused("eps 8", "audited at 0.1", "write 8/255"):
+            decide(contract, path, "no_class_below = 0.1\neps = 8")
         assert decide(contract, path, "no_class_below = 0.1\neps = 0.1").status == "passed"

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -139,8 +141,36 @@ class TestMasked:
         assert "robust-at-huge-eps" in found
         assert "zero-gradients" in found
 
+    def test_a_larger_radius_that_breaks_nothing_more(self):
+        """It takes many images: a single robust class may well lose nobody."""
+
+        def at(eps, count=300, fallen=50, **facts):
+            labels = np.arange(count) % 3
+            told = np.where(np.arange(count) < fallen, (labels + 1) % 3, labels)
+            found = verdicts(range(count), predicted=told, labels=labels, **facts)
+            return replace(found, radius=np.full(count, eps))
+
+        names = ("a", "b", "c")
+        (flag,) = check_records([at(2 / 255), at(4 / 255), at(8 / 255), at(16 / 255)], names)
+        assert flag.name == "larger-eps-no-stronger"
+        assert "none of the 250 images" in flag.words
+        for honest in (
+            [at(8 / 255), at(16 / 255, fallen=51)],  # one more falls
+            [at(8 / 255, 250), at(16 / 255, 250)],  # too few
+            [at(12 / 255), at(16 / 255)],  # not twice as far
+            [at(1 / 255), at(2 / 255)],  # so near that nothing need fall
+        ):
+            assert check_records(honest, names) == []
+
 
 class TestBroken:
+    def test_a_model_that_refuses_what_is_no_image(self, digits):
+        def checked(x):
+            assert 0 <= x.min() <= x.max() <= 1
+            return x
+
+        assert flags(Wrapped(digits[0], before=checked), digits) == {}
+
     def test_randomness(self, digits):
         noise = torch.Generator().manual_seed(0)
         shaky = Wrapped(digits[0], after=lambda z: z + 0.1 * torch.randn(z.shape, generator=noise))

@@ -7,6 +7,7 @@ import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import duckdb
 import numpy as np
@@ -16,8 +17,11 @@ from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 from torch import nn
 
+import classwise
 from classwise.auditing.evaluate import evaluate
 from classwise.auditing.fingerprint import attack_key, data_hash, model_hash
+from classwise.auditing.judging import judge
+from classwise.auditing.kept import Place, audit_model
 from classwise.auditing.ledger import Ledger, in_order_of, select
 from classwise.auditing.predictions import (
     read_audits,
@@ -25,7 +29,7 @@ from classwise.auditing.predictions import (
     write_card,
     write_predictions,
 )
-from classwise.auditing.target import audit_model, audit_target
+from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
 from classwise.errors import ClasswiseError
 
@@ -363,6 +367,16 @@ class TestReading:
             read_ledger(tmp_path)
 
 
+def test_two_models_with_the_same_verdicts_are_both_kept(tmp_path):
+    ledger = Ledger(tmp_path, ABOUT)
+    for owner in ({"model": "m1"}, {"model": "m2"}, {"data": "d2"}, {"seed": 1}):
+        ledger.append(verdicts(range(6)), stamp(**owner))
+        ledger.append(verdicts(range(6)), stamp(**owner))  # the same again is the same file
+    assert len(list(tmp_path.glob("*.parquet"))) == 4
+    for owner in ({"model": "m1"}, {"model": "m2"}, {"data": "d2"}, {"seed": 1}):
+        assert len(ledger.missing(stamp(**owner), np.arange(6))) == 0
+
+
 class TestFingerprints:
     def test_a_model_is_known_by_tensors_structure_and_settings(self):
         torch.manual_seed(0)
@@ -413,6 +427,85 @@ class Tiny(nn.Module):
         return self.layer(x.flatten(1))
 
 
+class TestGivenModels:
+    """`classwise.audit` with a folder."""
+
+    facts: ClassVar = {"attacks": "clean,pgd-3", "eps": 0.1, "class_names": ("a", "b", "c")}
+
+    @pytest.fixture
+    def given(self):
+        torch.manual_seed(0)
+        batches = data(40)
+        return Tiny(), batches.images, batches.labels
+
+    def test_nothing_is_attacked_twice(self, given, tmp_path):
+        plain = classwise.audit(*given, **self.facts)
+        kept = classwise.audit(*given, **self.facts, out=tmp_path / "kept", name="tiny")
+        for condition in ("clean", "pgd-3"):
+            assert np.array_equal(kept.confusion[condition], plain.confusion[condition])
+        files = sorted((tmp_path / "kept" / "predictions").glob("*.parquet"))
+        times = [path.stat().st_mtime_ns for path in files]
+        again = classwise.audit(*given, **self.facts, out=tmp_path / "kept", name="tiny")
+        assert np.array_equal(again.confusion["pgd-3"], plain.confusion["pgd-3"])
+        assert [path.stat().st_mtime_ns for path in files] == times
+        (read,) = read_ledger(tmp_path / "kept")
+        assert (read.recipe, read.split) == ("tiny", "test")
+        assert list(read.report.by_class["clean"]) == ["a", "b", "c"]
+
+    def test_an_interrupted_audit_goes_on(self, given, tmp_path, monkeypatch):
+        judged, lucky = [], [3]
+
+        def counted(model, batch, *rest, **more):
+            if len(judged) == lucky[0]:
+                raise RuntimeError("out of luck")
+            judged.append(len(batch))
+            return judge(model, batch, *rest, **more)
+
+        monkeypatch.setattr("classwise.auditing.evaluate.judge", counted)
+        facts = {**self.facts, "attacks": "pgd-3", "batch_size": 8, "out": tmp_path / "kept"}
+        with refused("batch 4", "samples 24 to 31", "out of luck", "24 of 40 samples are kept"):
+            classwise.audit(*given, **facts)
+        lucky[0] = 99
+        report = classwise.audit(*given, **facts)
+        assert judged == [8] * 5
+        plain = classwise.audit(*given, **{**self.facts, "attacks": "pgd-3"})
+        assert np.array_equal(report.confusion["pgd-3"], plain.confusion["pgd-3"])
+
+    def test_without_a_folder_the_error_says_where_it_was(self, given, monkeypatch):
+        def broken(*_, **__):
+            raise RuntimeError("out of luck")
+
+        monkeypatch.setattr("classwise.auditing.evaluate.judge", broken)
+        with pytest.raises(RuntimeError, match="out of luck") as caught:
+            classwise.audit(*given, **self.facts)
+        assert caught.value.__notes__ == ["while clean was run on samples 0 to 39"]
+
+    def test_a_function_needs_a_name_and_a_new_one_for_new_weights(self, given, tmp_path):
+        model, images, labels = given
+        facts = {**self.facts, "attacks": "clean", "out": tmp_path / "kept"}
+        with refused("name="):
+            classwise.audit(lambda x: model(x), images, labels, **facts)
+        classwise.audit(lambda x: model(x), images, labels, **facts, name="v1")
+        classwise.audit(lambda x: -model(x), images, labels, **facts, name="v2")
+        first, second = read_ledger(tmp_path / "kept")
+        assert {first.recipe, second.recipe} == {"v1", "v2"}
+        assert first.report.overall["clean"] != second.report.overall["clean"]
+
+    def test_a_radius_for_each_image_and_what_is_said_of_the_model(self, given, tmp_path):
+        eps = torch.linspace(0, 0.2, 40)
+        facts = {**self.facts, "attacks": "pgd-3", "eps": eps}
+        plain = classwise.audit(*given, **facts)
+        kept = classwise.audit(*given, **facts, out=tmp_path / "kept")
+        assert np.array_equal(kept.confusion["pgd-3"], plain.confusion["pgd-3"])
+
+    def test_a_training_run_is_not_overwritten(self, given, tmp_path):
+        card = tmp_path / "run.json"
+        card.write_text('{"identity": "abc", "data": {"class_names": ["a"]}}')
+        with refused("training run", "another --out"):
+            classwise.audit(*given, **self.facts, out=tmp_path)
+        assert "abc" in card.read_text()
+
+
 def test_an_audit_through_the_ledger_equals_the_plain_one_for_any_batch_size(tmp_path):
     torch.manual_seed(0)
     model = Tiny()
@@ -420,7 +513,9 @@ def test_an_audit_through_the_ledger_equals_the_plain_one_for_any_batch_size(tmp
     plain = evaluate(model, data(40), **facts)
     for size in (7, 40):
         ledger = Ledger(tmp_path / str(size), ABOUT)
-        found = audit_model(model, data(40, size), ledger=ledger, stamp=stamp(), **facts)
+        found = audit_model(
+            model, data(40, size), place=Place(ledger.folder, ledger, stamp()), **facts
+        )
         for one, other in zip(found, plain, strict=True):
             assert one.condition == other.condition
             assert np.array_equal(one.sample, other.sample)
@@ -443,7 +538,7 @@ def test_a_small_audit_of_a_target_begins_the_large_one(tmp_path, monkeypatch):
         shown.append(len(batches.labels))
         return original(model, batches, **facts)
 
-    monkeypatch.setattr("classwise.auditing.target.evaluate", counting)
+    monkeypatch.setattr("classwise.auditing.kept.evaluate", counting)
     facts = {"data": "digits", "attacks": "clean,pgd-2", "eps": 0.1, "quiet": True}
     folder = tmp_path / "kept"
     (small,) = audit_target("own_net:make", folder=folder, limit=50, **facts)
@@ -479,7 +574,7 @@ class Shift:
 def test_someone_elses_attack_is_known_by_its_settings(tmp_path):
     torch.manual_seed(0)
     model, ledger = Tiny(), Ledger(tmp_path, ABOUT)
-    facts = {"num_classes": 3, "eps": 0.1, "ledger": ledger, "stamp": stamp()}
+    facts = {"num_classes": 3, "eps": 0.1, "place": Place(tmp_path, ledger, stamp())}
     for by in (0.1, -0.1):
         (found,) = audit_model(model, data(), attacks=[Shift(by)], **facts)
         images = (data().images + by).clamp(0, 1)
@@ -496,6 +591,8 @@ def test_a_radius_per_image_follows_its_image_into_every_batch(tmp_path):
     (plain,) = evaluate(model, data(), **facts)
     ledger = Ledger(tmp_path, ABOUT)
     ledger.append(verdicts([3, 11]), stamp())  # another key, same folder
-    (found,) = audit_model(model, data(batch_size=7), ledger=ledger, stamp=stamp(), **facts)
+    (found,) = audit_model(
+        model, data(batch_size=7), place=Place(ledger.folder, ledger, stamp()), **facts
+    )
     assert found.radius == pytest.approx(eps.numpy())
     assert np.array_equal(found.predicted, plain.predicted)

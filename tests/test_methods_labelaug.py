@@ -9,7 +9,7 @@ from torch import nn
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
-from classwise.auditing.evaluate import audit
+from classwise.auditing.given import audit
 from classwise.classes.settings import ClassSettings
 from classwise.methods import at
 from classwise.methods.amerehi2024_labelaug import OperationLabels

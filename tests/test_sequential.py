@@ -253,6 +253,22 @@ class TestExamine:
         assert found.standing.seen[0] > found.standing.seen[3]  # the rival for the worst class
         assert "not examined (time was up)" in found.words
 
+    def test_many_classes_are_no_reason_for_a_large_first_step(self):
+        batches, judge, _, shown = setting([0.5] * 100, 10)
+        names = tuple(f"c{k}" for k in range(100))
+        now = [0.0]
+
+        def slow(batch):
+            now[0] += 25.0
+            return judge(batch)
+
+        found = examine(batches, names, slow, minutes=1, batch_size=32, clock=lambda: now[0])
+        assert found.stopped == "time"
+        assert [len(rows) for rows in shown] == [32, 32]
+        assert sorted(found.standing.seen.tolist()) == [0] * 36 + [1] * 64  # nobody twice yet
+        every = examine(batches, names, judge, batch_size=32)
+        assert every.stopped == "complete"
+
     def test_an_open_question_is_undecided_and_says_which_classes_are_open(self):
         batches, judge, _, _ = setting([0.2, 0.6, 0.7, 0.8], 400)
         now = iter(range(0, 10_000, 40))
@@ -328,7 +344,7 @@ def test_a_target_is_asked_and_its_ledger_goes_on(linear, tmp_path, monkeypatch)
         shown.append(len(batches.labels))
         return evaluate(model, batches, **facts)
 
-    monkeypatch.setattr("classwise.auditing.target.evaluate", counting)
+    monkeypatch.setattr("classwise.auditing.kept.evaluate", counting)
     facts = {"data": "digits", "attacks": "clean,pgd-5", "eps": 0.2, "quiet": True}
     folder = tmp_path / "kept"
     (found,) = audit_target(linear, folder=folder, question="worst>=0.5", **facts)

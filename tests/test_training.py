@@ -574,6 +574,7 @@ class TestBadInput:
             ({"model": "cnn(width=0)"}, ("width",)),
             ({"valid_attack": "pdg-10"}, ("pdg-10",)),
             ({"norm": "L9"}, ("L9", "Linf")),
+            ({"norm": "L2", "eps": -1}, ("eps", "0 or more")),
         ],
         ids=str,
     )

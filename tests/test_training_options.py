@@ -82,9 +82,12 @@ def test_bfloat16_learns_something_else_but_stays_finite_and_repeats(tiny, tmp_p
 
 
 def test_training_in_the_l2_ball(tiny, tmp_path):
-    run = go(tmp_path / "run", tiny(), norm="L2", eps=0.5)
+    run = go(tmp_path / "run", tiny(), norm="L2", eps="1.5")
     assert run.finished_epochs == 2
-    assert weights(run) != weights(go(tmp_path / "other", tiny(), eps=0.5))
+    assert run.config.eps == 1.5
+    assert weights(run) != weights(go(tmp_path / "smaller", tiny(), norm="L2", eps=0.5))
+    other = go(tmp_path / "another", tiny(), norm=2, eps=1.5)
+    assert other.about["identity"] == run.about["identity"]
 
 
 def test_watching_changes_nothing_and_names_its_splits(tiny, tmp_path):

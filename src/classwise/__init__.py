@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from classwise.auditing.evaluate import audit as audit
+    from classwise.auditing.given import audit as audit
     from classwise.auditing.health import check_health as check_health
     from classwise.auditing.metrics import ClassReport as ClassReport
     from classwise.data.sources import open_data as open_data
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from classwise.training.run import Run as Run
 
 _HOMES = {
-    "audit": "classwise.auditing.evaluate:audit",
+    "audit": "classwise.auditing.given:audit",
     "check_health": "classwise.auditing.health:check_health",
     "ClassReport": "classwise.auditing.metrics:ClassReport",
     "ClasswiseError": "classwise.errors:ClasswiseError",

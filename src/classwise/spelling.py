@@ -98,23 +98,28 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
     return [*pieces, piece]
 
 
-def parse_eps(value: float | int | str) -> float:
+def parse_eps(value: float | int | str, norm: str = "Linf") -> float:
     """Read an attack radius in image units; a bare 8 is refused, since images live in [0, 1].
+
+    Under `L2` radii of 1 and more are ordinary: the cube's diagonal is √d long.
 
     >>> parse_eps("8/255") == 8 / 255, parse_eps(0.03)
     (True, 0.03)
+    >>> parse_eps("1.5", "L2")
+    1.5
     >>> parse_eps(8)
     Traceback (most recent call last):
     classwise.errors.ClasswiseError: eps is 8.0, but images live in [0, 1]; did you mean 8/255?
     """
     number = parse_value(value) if isinstance(value, str) else value
+    number = number.item() if hasattr(number, "item") else number  # numpy's and torch's numbers
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise ClasswiseError(
             f"eps is {value!r}; write a fraction such as 8/255 or a number such as 0.03"
         )
-    if number != number or number < 0:
-        raise ClasswiseError(f"eps is {value!r}; it must be 0 or more")
-    if number >= 1:
+    if not 0 <= number < float("inf"):
+        raise ClasswiseError(f"eps is {value!r}; it must be 0 or more, and finite")
+    if number >= 1 and norm == "Linf":
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)

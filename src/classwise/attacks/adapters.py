@@ -16,7 +16,7 @@ from classwise.attacks.averaged import Averaged
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.search import distances
-from classwise.attacks.suite import STANDING, Judged, ask
+from classwise.attacks.suite import STANDING, Judged, ask, per_sample
 from classwise.errors import ClasswiseError
 from classwise.types import Batch, Images, LogitModel, PerSample
 
@@ -85,11 +85,10 @@ class Foreign:
         )
 
     def perturb(
-        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
+        self, model: LogitModel, batch: Batch, *, eps: float | PerSample, ball: Ball, seed: int
     ) -> Images:
         """Return the images it finds inside the ball, and the original ones elsewhere."""
-        radius = torch.full_like(batch.labels, eps, dtype=batch.images.dtype)
-        return self._moved(model, batch, radius, ball, seed)
+        return self._moved(model, batch, per_sample(eps, batch), ball, seed)
 
     def _moved(
         self, model: LogitModel, batch: Batch, radius: PerSample, ball: Ball, seed: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,20 @@ def as_model(model: Any, images: Images) -> LogitModel:
     if isinstance(answer, Tensor) and not answer.requires_grad:
         return BlackBox(model, name, arrays=False)
     return model  # type: ignore[no-any-return]
+
+
+def onnx_files(path: Path) -> list[Path]:
+    """An ONNX file and the files beside it that hold its weights.
+
+    A tensor kept elsewhere names its file in an entry of two strings: `location` and the name.
+    """
+    content = path.read_bytes()
+    beside: set[Path] = set()
+    for match in re.finditer(rb"\x0a\x08location\x12([\x00-\x7f]|[\x80-\xff][\x01-\x7f])", content):
+        length = match[1][0] if len(match[1]) == 1 else match[1][0] % 128 + 128 * match[1][1]
+        name = content[match.end() : match.end() + length].decode(errors="replace")
+        beside.add(path.parent / name)
+    return [path, *sorted(one for one in beside if one.is_file())]
 
 
 def _words(reason: Exception) -> str:

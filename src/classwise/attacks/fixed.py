@@ -15,7 +15,7 @@ from classwise.attacks.inner import starting_images
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.pgd import pgd
 from classwise.attacks.search import draw_keys
-from classwise.attacks.suite import STANDING, Judged, ask, likeliest_others
+from classwise.attacks.suite import STANDING, Judged, ask, likeliest_others, per_sample
 from classwise.attacks.walk import Pgd, Target, aims, attack_loss
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
@@ -53,7 +53,7 @@ class Condition(Protocol):
         """Attack a batch, at most `width` samples at a time."""
 
     def perturb(
-        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
+        self, model: LogitModel, batch: Batch, *, eps: float | PerSample, ball: Ball, seed: int
     ) -> Images:
         """Perturbed images of a batch."""
 
@@ -116,6 +116,8 @@ class NamedAttack:
         standing = torch.ones_like(batch.labels, dtype=torch.bool)
         spent = torch.zeros_like(batch.labels, dtype=torch.int32)
         for restart in range(self.restarts):
+            if not bool(standing.any()):
+                break  # nobody is left, and not every model takes an empty batch
             images = images.clone() if self.steps else images
             for rows in torch.split(standing.nonzero().squeeze(1), width):
                 part = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
@@ -145,7 +147,7 @@ class NamedAttack:
         if not self.steps:
             return batch.images
         images, labels = batch.images, batch.labels
-        radius = torch.as_tensor(eps, dtype=images.dtype, device=images.device).expand(len(batch))
+        radius = per_sample(eps, batch)
         seen = partial(all_outputs, model) if self.logits == "all" else model
         keyed = Batch(images, labels, draw_keys(batch.index, restart))
         family = self.name.partition("(")[0]

@@ -27,6 +27,8 @@ _ROUND, _CLOCK = 32, 44  # bits below the round and the clock in the key of a dr
 _TEAM = 8  # restarts or targets tried at once after the first; the standard suite has nine in all
 _REFILL = 0.25  # share of the working batch that must be free before waiting samples move up
 
+_ROUNDING = 16  # units in the last place of the largest logit
+
 
 @dataclass(frozen=True, slots=True)
 class Scene:
@@ -172,8 +174,7 @@ def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, roun
             wrong &= counts
             gap = gap.where(counts, float("inf"))
         if scene.careful and bool(wrong.any()):
-            called, gap = _look_again(scene, state, wrong, called, gap)
-            wrong &= called != labels
+            called, gap, wrong = _look_again(scene, state, wrong, called, gap, only_asks(search))
         found.gap.scatter_reduce_(0, place, gap, "amin")
         over = state.clock >= search.evaluations
         if not bool((wrong | over).any()):
@@ -189,14 +190,40 @@ def _run_teams(scene: Scene, search: Search[Any], rows: Rows, found: Found, roun
 
 
 def _look_again(
-    scene: Scene, state: State, wrong: Tensor, called: Labels, gap: PerSample
-) -> tuple[Labels, PerSample]:
-    """Classes and gaps with those of the fallen asked for once more."""
+    scene: Scene, state: State, wrong: Tensor, called: Labels, gap: PerSample, ties: bool
+) -> tuple[Labels, PerSample, Tensor]:
+    """Classes, gaps and who is wrong, with the fallen asked about once more."""
     rows = wrong.nonzero().squeeze(1)
+    labels = state.rows.labels[rows]
     with torch.no_grad():
         logits = scene.model(_pick(state.point, rows))
-    gaps = -LogitGap(state.rows.labels[rows])(logits).to(gap.dtype)
-    return called.index_copy(0, rows, logits.argmax(1)), gap.index_copy(0, rows, gaps)
+    gaps = -LogitGap(labels)(logits).to(gap.dtype)
+    return (
+        called.index_copy(0, rows, logits.argmax(1)),
+        gap.index_copy(0, rows, gaps),
+        wrong.index_copy(0, rows, surely_wrong(logits, labels, ties)),
+    )
+
+
+def only_asks(search: Search[Any]) -> bool:
+    """Whether a search needs no gradients, as for models whose scores are steps."""
+    return not getattr(search, "needs_gradient", True)
+
+
+def surely_wrong(logits: Logits, labels: Labels, ties: bool) -> Tensor:
+    """Which answers are wrong beyond rounding, which may go the other way in another batch.
+
+    A search along gradients may end on a boundary, where a tie is mere rounding, too. Scores that
+    are steps tie for good: with `ties` the class that then comes first counts.
+
+    >>> logits = torch.tensor([[8.0, 9.0], [8.0, 8.000001], [8.0, 8.0]])
+    >>> surely_wrong(logits, torch.tensor([0, 0, 1]), ties=False)
+    tensor([ True, False, False])
+    """
+    gap = LogitGap(labels)(logits)
+    rounding = _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
+    tied = (gap == 0) & (logits.argmax(1) != labels)
+    return (gap > rounding) | (tied & ties)
 
 
 def _first_of_each(place: Labels, rows: Labels) -> Labels:

@@ -13,7 +13,16 @@ from torch.fx import GraphModule
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.patches import Patches
-from classwise.attacks.search import Found, Rows, Scene, Search, run_search, take
+from classwise.attacks.search import (
+    Found,
+    Rows,
+    Scene,
+    Search,
+    only_asks,
+    run_search,
+    surely_wrong,
+    take,
+)
 from classwise.attacks.twin import quick_twin
 from classwise.errors import ClasswiseError
 from classwise.types import Batch, Images, Labels, LogitModel, Logits, PerSample
@@ -51,7 +60,7 @@ class Suite:
     @property
     def needs_gradient(self) -> bool:
         """Whether some attack climbs; Square only asks."""
-        return any(getattr(search, "needs_gradient", True) for search in self.searches)
+        return not all(only_asks(search) for search in self.searches)
 
     def judge(
         self,
@@ -90,7 +99,7 @@ class Suite:
             rows = take(everything, standing)
             home, rows.place = rows.place, torch.arange(len(rows.labels), device=standing.device)
             found = run_search(scene, search, rows)
-            doubted = confirm(model, found, rows, width)
+            doubted = confirm(model, found, rows, width, ties=only_asks(search))
             if len(doubted):
                 slowly = replace(scene, model=model, patches=None, careful=True)
                 again = run_search(slowly, search, _alone(rows, doubted))
@@ -109,13 +118,19 @@ class Suite:
         return Judged(predicted, gap, spent, fell_to, names, images)
 
     def perturb(
-        self, model: LogitModel, batch: Batch, *, eps: float, ball: Ball, seed: int
+        self, model: LogitModel, batch: Batch, *, eps: float | PerSample, ball: Ball, seed: int
     ) -> Images:
         """Adversarial images where they were found, and the images themselves elsewhere."""
         count = ask(model, batch.images[:1], 1).shape[1]
-        radius = torch.full_like(batch.labels, eps, dtype=batch.images.dtype)
+        radius = per_sample(eps, batch)
         facts: dict[str, Any] = {"num_classes": count, "radius": radius, "ball": ball}
         return self.judge(model, batch, **facts, seed=seed, width=len(batch)).images
+
+
+def per_sample(eps: float | PerSample, batch: Batch) -> PerSample:
+    """One radius for each image, in their precision and on their device."""
+    images = batch.images
+    return torch.as_tensor(eps, dtype=images.dtype, device=images.device).expand(len(batch))
 
 
 def _working_width(images: Images, width: int, count: int) -> int:
@@ -134,8 +149,8 @@ def _patches(twin: LogitModel, images: Images) -> Patches | None:
     return None
 
 
-def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Labels:
-    """Ask the model itself about what fell; a sample that is right after all stands up again.
+def confirm(model: LogitModel, found: Found, rows: Rows, width: int, *, ties: bool) -> Labels:
+    """Ask the model itself about what fell; a sample that is not surely wrong stands up again.
 
     The search may have asked a quicker twin, in float32 an answer may depend on the company in the
     batch, and some models draw random numbers. Returns who stood up: their search ended too soon.
@@ -144,9 +159,9 @@ def confirm(model: LogitModel, found: Found, rows: Rows, width: int) -> Labels:
     logits = ask(model, found.images[down], width, rows.rivals.shape[1] + 1)
     found.called[down] = logits.argmax(1)
     found.gap[down] = -LogitGap(rows.labels[down])(logits).to(found.gap.dtype)
-    right = found.called[down] == rows.labels[down]
-    found.fallen[down[right]] = False
-    return down[right]
+    unsure = ~surely_wrong(logits, rows.labels[down], ties)
+    found.fallen[down[unsure]] = False
+    return down[unsure]
 
 
 def _alone(rows: Rows, few: Labels) -> Rows:

@@ -6,10 +6,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from classwise.attacks.ball import parse_norm
+from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.fixed import Condition, NamedAttack
 from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
@@ -22,6 +23,8 @@ from classwise.types import Batch, Images, Labels, LogitModel
 class Attack:
     """A model, an attack and a radius; called with images in [0, 1] and labels.
 
+    `eps` is one radius, or one for each of the images it will be called with.
+
     The model is attacked in eval mode and left as it was. Random numbers depend on the seed and on
     how many images this object has seen, so cutting the images into other batches changes nothing;
     `index` numbers the images instead, where they have numbers of their own.
@@ -31,15 +34,15 @@ class Attack:
         self,
         model: LogitModel,
         condition: Condition | str,
-        eps: float | str,
+        eps: Any,
         norm: str | float = "Linf",
         seed: int = 0,
     ) -> None:
         self.model = model
         self.condition = parse_attack(condition) if isinstance(condition, str) else condition
         self.ball = parse_norm(norm)
-        long = self.ball.name == "L2" and isinstance(eps, int | float) and eps >= 1
-        self.eps = float(eps) if long else parse_eps(eps)
+        one = isinstance(eps, str) or np.ndim(eps) == 0
+        self.eps = parse_eps(eps, self.ball.name) if one else eps
         self.seed = seed
         self.seen = 0
 
@@ -56,18 +59,23 @@ class Attack:
         module = isinstance(self.model, nn.Module)
         with batchnorm_mode(self.model, "eval") if module else nullcontext():  # type: ignore[arg-type]
             return self.condition.perturb(
-                self.model, batch, eps=self.eps, ball=self.ball, seed=self.seed
+                self.model,
+                batch,
+                eps=radii(self.eps, self.ball, len(images)),
+                ball=self.ball,
+                seed=self.seed,
             )
 
     def __repr__(self) -> str:
         kind = type(self).__name__
-        return f"{kind}({self.condition.name}, eps={self.eps:.4g}, norm={self.ball.name!r})"
+        eps = f"{self.eps:.4g}" if isinstance(self.eps, float) else "one per image"
+        return f"{kind}({self.condition.name}, eps={eps}, norm={self.ball.name!r})"
 
 
 class FGSM(Attack):
     """One step of the whole radius."""
 
-    def __init__(self, model: LogitModel, eps: float | str = 8 / 255, **facts: Any) -> None:
+    def __init__(self, model: LogitModel, eps: Any = 8 / 255, **facts: Any) -> None:
         super().__init__(model, "fgsm", eps, **facts)
 
 
@@ -77,17 +85,19 @@ class PGD(Attack):
     def __init__(
         self,
         model: LogitModel,
-        eps: float | str = 8 / 255,
+        eps: Any = 8 / 255,
         alpha: float | str = 2 / 255,
         steps: int = 10,
         random_start: bool = True,
-        **facts: Any,
+        norm: str | float = "Linf",
+        seed: int = 0,
     ) -> None:
         plain = parse_attack(f"pgd-{steps}")
         assert isinstance(plain, NamedAttack)
         start = plain if random_start else replace(plain, start="none")
-        super().__init__(model, replace(start, step=parse_eps(alpha)), eps, **facts)
-        self.alpha, self.steps, self.random_start = parse_eps(alpha), steps, random_start
+        self.alpha = parse_eps(alpha, parse_norm(norm).name)
+        super().__init__(model, replace(start, step=self.alpha), eps, norm, seed)
+        self.steps, self.random_start = steps, random_start
 
 
 class APGD(Attack):
@@ -96,7 +106,7 @@ class APGD(Attack):
     def __init__(
         self,
         model: LogitModel,
-        eps: float | str = 8 / 255,
+        eps: Any = 8 / 255,
         steps: int = 100,
         loss: str = "ce",
         n_restarts: int = 1,
@@ -112,7 +122,7 @@ class APGDT(Attack):
     def __init__(
         self,
         model: LogitModel,
-        eps: float | str = 8 / 255,
+        eps: Any = 8 / 255,
         steps: int = 100,
         targets: int = 9,
         **facts: Any,
@@ -126,7 +136,7 @@ class FAB(Attack):
     def __init__(
         self,
         model: LogitModel,
-        eps: float | str = 8 / 255,
+        eps: Any = 8 / 255,
         steps: int = 100,
         targets: int = 9,
         **facts: Any,
@@ -138,7 +148,7 @@ class Square(Attack):
     """Random squares; needs no gradients."""
 
     def __init__(
-        self, model: LogitModel, eps: float | str = 8 / 255, n_queries: int = 5000, **facts: Any
+        self, model: LogitModel, eps: Any = 8 / 255, n_queries: int = 5000, **facts: Any
     ) -> None:
         super().__init__(model, f"square(queries={n_queries})", eps, **facts)
 
@@ -147,6 +157,6 @@ class DeepFool(Attack):
     """Across the nearest linearised boundary, as far as that lies within eps."""
 
     def __init__(
-        self, model: LogitModel, eps: float | str = 8 / 255, steps: int = 50, **facts: Any
+        self, model: LogitModel, eps: Any = 8 / 255, steps: int = 50, **facts: Any
     ) -> None:
         super().__init__(model, f"deepfool(steps={steps})", eps, **facts)

@@ -12,9 +12,12 @@ from classwise.attacks.losses import AttackLoss, CrossEntropy, LogitGap
 from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
+from classwise.errors import ClasswiseError
 from classwise.types import Labels, Logits
 
 # A class number, or: the likeliest other class on the clean image, the least likely, a random one.
+# Images of the class with that number are sent to their likeliest other class: no attack should
+# push an image towards its own label.
 Target: TypeAlias = int | Literal["likely", "unlikely", "random"]
 
 
@@ -92,7 +95,12 @@ def aims(target: Target, labels: Labels, rivals: Labels, keys: Labels, draws: Dr
     1
     """
     if isinstance(target, int):
-        return torch.full_like(labels, target)
+        if target > rivals.shape[1]:
+            raise ClasswiseError(
+                f"target={target}, but there are {rivals.shape[1] + 1} classes; "
+                f"give a number from 0 to {rivals.shape[1]}, likely, unlikely or random"
+            )
+        return torch.where(labels == target, rivals[:, 0], target)
     if target == "random":
         odds = torch.ones(len(labels), rivals.shape[1] + 1, device=labels.device)
         return draw_targets(labels, odds, draws, keys)

@@ -11,19 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import parse_norm
+from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attack
+from classwise.attacks.suite import Judged
 from classwise.auditing.evaluate import class_report, remarks, steady_flags
+from classwise.auditing.fingerprint import data_hash, model_hash
 from classwise.auditing.flags import Flag, check_records
-from classwise.auditing.judging import attacked, judge, output_count, predictions, radii
+from classwise.auditing.judging import attacked, judge, output_count, predictions
 from classwise.auditing.metrics import ClassReport
 from classwise.auditing.predictions import Predictions
 from classwise.data.dataset import check_labels, check_pixels
 from classwise.errors import ClasswiseError, unknown
+from classwise.training.checkpoint import read_tensors, write_tensors
 from classwise.types import Batch, Images, Labels, LogitModel
 
 _VERSIONS = {"standard": "autoattack", "rand": "autoattack-rand"}
+_TENSORS = ("predicted", "logit_gap", "iterations", "fell_to", "images")  # of `Judged`
+_PIECE = 4  # batches between two writes of a state
 log = logging.getLogger("classwise")
 
 
@@ -84,9 +89,18 @@ class AutoAttack:
         return self._checked(self._found)
 
     def run_standard_evaluation(
-        self, x_orig: Images, y_orig: Labels, bs: int = 250, return_labels: bool = False
+        self,
+        x_orig: Images,
+        y_orig: Labels,
+        bs: int = 250,
+        return_labels: bool = False,
+        state_path: str | Path | None = None,
     ) -> Any:
-        """Attack everything, `bs` images at a time; adversarial images where there are any."""
+        """Attack everything, `bs` images at a time; adversarial images where there are any.
+
+        With `state_path` the work is done in pieces of four batches and kept in that file, so that
+        a call that broke off can be repeated.
+        """
         batch = self._batch(x_orig, y_orig)
         condition = self._condition()
         began = time.perf_counter()
@@ -106,21 +120,38 @@ class AutoAttack:
             self._say(f"{line} (total time {seconds:.1f} s)")
 
         radius = radii(self.eps, self.ball, len(batch))
-        found = attacked(
-            self.model,
-            batch,
-            condition,
-            num_classes=self._num_classes,
-            radius=radius,
-            ball=self.ball,
-            seed=self.seed,
-            width=bs,
-            after=after,
-        )
+        facts: dict[str, Any] = {"ball": self.ball, "seed": self.seed, "width": bs, "after": after}
+        facts |= {"num_classes": self._num_classes}
+        if state_path is None:
+            found = attacked(self.model, batch, condition, radius=radius, **facts)
+        else:
+            found = self._in_pieces(batch, condition, radius, Path(state_path), facts)
         self._found = predictions(condition, batch, found, radius, self.ball, self.seed)
         self._say(f"robust accuracy: {self._found.correct.mean():.2%}")
         moved = found.images.to(x_orig)
         return (moved, found.predicted.to(y_orig)) if return_labels else moved
+
+    def _in_pieces(
+        self, batch: Batch, condition: Condition, radius: Tensor, path: Path, facts: dict[str, Any]
+    ) -> Judged:
+        """Attack four batches at a time and keep what is done after each."""
+        about = {
+            "model": model_hash(self.model, "function"),
+            "data": data_hash(batch.images, batch.labels),
+            "attack": [condition.name, radius.tolist(), self.ball.name, self.seed],
+        }
+        parts = [_read_state(path, about)] if path.exists() else []
+        done = sum(len(part.predicted) for part in parts)
+        if done:
+            self._say(f"{done} of {len(batch)} images taken from {path}")
+        for rows in torch.split(torch.arange(done, len(batch)), _PIECE * facts["width"]):
+            if len(rows):
+                piece = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
+                found = attacked(self.model, piece, condition, radius=radius[rows], **facts)
+                parts = [_joined([*parts, found])]
+                tensors = {name: getattr(parts[0], name) for name in _TENSORS}
+                write_tensors(path, tensors, {**about, "attacks": found.attacks})
+        return parts[0]
 
     def run_standard_evaluation_individual(
         self, x_orig: Images, y_orig: Labels, bs: int = 250
@@ -151,6 +182,8 @@ class AutoAttack:
 
     def _batch(self, images: Images, labels: Labels) -> Batch:
         check_pixels(images)
+        if not images.is_floating_point():
+            raise ClasswiseError(f"images are {images.dtype}; give floats in [0, 1]")
         if not len(images):
             raise ClasswiseError("no images given; an evaluation needs at least one")
         self._num_classes = output_count(self.model, images)
@@ -171,3 +204,20 @@ class AutoAttack:
         if found is None:
             raise ClasswiseError("nothing has been run yet; first call run_standard_evaluation")
         return found
+
+
+def _read_state(path: Path, about: dict[str, Any]) -> Judged:
+    """What an evaluation of the same model, images and attack has found before."""
+    tensors, said = read_tensors(path)
+    other = [name for name, value in about.items() if said.get(name) != value]
+    if other:
+        raise ClasswiseError(
+            f"{path} is the state of another evaluation (other {', '.join(other)}); "
+            "give another state_path, or delete it"
+        )
+    return Judged(**tensors, attacks=tuple(said["attacks"]))
+
+
+def _joined(parts: Sequence[Judged]) -> Judged:
+    together = {name: torch.cat([getattr(part, name).cpu() for part in parts]) for name in _TENSORS}
+    return Judged(**together, attacks=parts[0].attacks)

@@ -11,80 +11,27 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from torch import Tensor
 
-from classwise.attacks.averaged import mean_of_passes
-from classwise.attacks.ball import parse_norm
+from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.blackbox import BlackBox, as_model
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attacks
 from classwise.attacks.suite import ask
-from classwise.auditing.flags import FEW, Flag, check_records, random_flags
+from classwise.auditing.flags import FEW, Flag, random_flags
 from classwise.auditing.judging import (
     as_floats,
     eval_mode,
     in_its_kind,
     judge,
     output_count,
-    radii,
 )
 from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.auditing.predictions import Predictions
 from classwise.data.batches import Batches
-from classwise.data.dataset import check_labels, check_pixels, check_superclasses
+from classwise.data.dataset import check_labels, check_pixels
 from classwise.errors import ClasswiseError
 from classwise.types import Batch, LogitModel
 
 _POOL = 2**27  # bytes of pixels from which a working batch is refilled
-DEFAULT_ATTACKS = ("clean", "pgd-20")
-
-
-def audit(
-    model: LogitModel | str,
-    images: Any,
-    labels: Any,
-    *,
-    attacks: str | Sequence[Any] = DEFAULT_ATTACKS,
-    eps: float | str | Any = 8 / 255,
-    norm: str = "Linf",
-    class_names: Sequence[str] | None = None,
-    superclass_of: Sequence[int] | None = None,
-    superclass_names: Sequence[str] | None = None,
-    batch_size: int = 256,
-    seed: int = 0,
-    repeat: int = 1,
-    quiet: bool = True,
-) -> ClassReport:
-    """Audit any model that maps images in [0, 1] to logits, class by class.
-
-    The model may be a torch module or a function; it is used in eval mode on its own device and
-    left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
-    `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
-    shaped (n, channels, height, width). `attacks` are names, or attack objects of torchattacks,
-    foolbox or ART; `eps` is one radius, or one per image. A model that draws random numbers is
-    flagged in `report.about["flags"]`; `repeat` audits the mean of so many passes instead.
-    """
-    if batch_size < 1:
-        raise ClasswiseError(f"batch_size is {batch_size}; it must be at least 1")
-    known, pixels, numbers, names = checked(model, images, labels, class_names)
-    known, num_classes = mean_of_passes(known, repeat), len(names)
-    if isinstance(known, BlackBox) and attacks is DEFAULT_ATTACKS:
-        attacks = ("clean", "square")
-    groups = None if superclass_of is None else tuple(int(one) for one in superclass_of)
-    words = None if superclass_names is None else tuple(str(one) for one in superclass_names)
-    check_superclasses(num_classes, groups, words)
-    found = evaluate(
-        known,
-        Batches(pixels, numbers, torch.arange(len(pixels)), batch_size),
-        num_classes=num_classes,
-        attacks=attacks,
-        eps=eps,
-        norm=norm,
-        seed=seed,
-        quiet=quiet,
-    )
-    report = class_report(found, names, groups, words)
-    flags = [*steady_flags(known, pixels, repeat), *check_records(found, names)]
-    report.about |= remarks(known, flags)
-    return report
 
 
 def checked(
@@ -177,20 +124,23 @@ def evaluate(
             task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
             parts, done = [], 0
             for pool in _pools(batches):
-                part = radius[done : done + len(pool)]
-                parts.append(
-                    judge(
+                try:
+                    judged = judge(
                         model,
                         pool,
                         attack,
                         num_classes=num_classes,
-                        radius=part,
+                        radius=radius[done : done + len(pool)],
                         ball=ball,
                         seed=seed,
                         width=width or batches.batch_size,
                         after=after or told(progress, task, f"{title}: {attack.name}"),
                     )
-                )
+                except Exception as reason:
+                    span = f"samples {int(pool.index.min())} to {int(pool.index.max())}"
+                    reason.add_note(f"while {attack.name} was run on {span}")
+                    raise
+                parts.append(judged)
                 done += len(pool)
                 progress.advance(task, len(pool))
             found.append(_joined(parts))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from classwise.auditing.content import content_of, tensor_bytes
 from classwise.errors import ClasswiseError
 from classwise.types import LogitModel
 
@@ -18,10 +17,8 @@ from classwise.types import LogitModel
 def model_hash(model: LogitModel, spec: Any = None) -> str:
     """Sixteen hex digits over a model's tensors and its architecture, wherever it lies.
 
-    h = H(spec, structure, name₁, dtype₁, shape₁, bytes₁, …)
-
-    The structure is the class of every part, its source where it can be read, and its plain
-    settings (a kernel size, a scale). A function has no weights to look at: `spec` must name it.
+    h = H(spec, part₁, part₂, …), where a part is all that decides what it computes
+    (`classwise.auditing.content`). A function has no weights to look at: `spec` must name it.
 
     >>> one, two = nn.Linear(2, 2), nn.Linear(2, 2)
     >>> _ = two.load_state_dict(one.state_dict())
@@ -34,33 +31,26 @@ def model_hash(model: LogitModel, spec: Any = None) -> str:
         if not spec:
             raise ClasswiseError(
                 "a ledger must know a model again, and a plain function cannot be told from "
-                "another; give it a name of its own that changes with its weights"
+                "another; give it a name of its own that changes with its weights (name=…)"
             )
         return digest.hexdigest()
-    kinds = {type(part) for part in model.modules()}
-    for kind in sorted(kinds, key=_full_name):
-        digest.update(f"{_full_name(kind)}\n{_source(kind)}".encode())
-    for name, part in model.named_modules():
-        digest.update(f"{name}:{_full_name(type(part))}:{_settings(part)}\n".encode())
-    for name, tensor in _tensors(model):
-        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        whole = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(whole.view(torch.uint8).numpy().data)
+    for piece in content_of(model):
+        digest.update(piece)
     return digest.hexdigest()
 
 
-def data_hash(images: Tensor, labels: Tensor) -> str:
+def data_hash(images: Tensor, labels: Tensor, class_names: Sequence[str] = ()) -> str:
     """Sixteen hex digits over images and labels that belong to no named data set.
 
+    >>> import torch
     >>> x, y = torch.zeros(2, 1, 2, 2), torch.tensor([0, 1])
     >>> data_hash(x, y) == data_hash(x.clone(), y), data_hash(x, y) == data_hash(x, 1 - y)
     (True, False)
     """
-    digest = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b("\0".join(class_names).encode(), digest_size=8)
     for tensor in (images, labels):
-        digest.update(f"{tensor.dtype}:{tuple(tensor.shape)}".encode())
-        whole = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(whole.view(torch.uint8).numpy().data)
+        for piece in tensor_bytes(tensor):
+            digest.update(piece)
     return digest.hexdigest()
 
 
@@ -79,37 +69,8 @@ def attack_key(
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
 
 
-def _tensors(model: nn.Module) -> Iterable[tuple[str, Tensor]]:
-    """Parameters, all buffers, and tensors kept as plain attributes, by name."""
-    found = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    for name, part in model.named_modules():
-        plain = {k: v for k, v in vars(part).items() if isinstance(v, Tensor)}
-        found |= {f"{name}.{key} (plain)": value for key, value in plain.items()}
-    return sorted(found.items())
-
-
-def _settings(part: nn.Module) -> str:
-    """Plain numbers, words and lists of them; not the mode, which an audit sets itself."""
-    plain = {k: v for k, v in vars(part).items() if k != "training" and is_plain(v)}
-    return repr(sorted(plain.items()))
-
-
 def is_plain(value: Any) -> bool:
     """Whether a setting is a number, a word, or a list of such."""
     if isinstance(value, list | tuple):
         return all(is_plain(item) for item in value)
     return value is None or isinstance(value, bool | int | float | str)
-
-
-def _source(kind: type) -> str:
-    """Source of a class that is not torch's own; nothing where there is none to read."""
-    if kind.__module__.split(".")[0] in ("torch", "torchvision", "timm"):
-        return ""
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        return ""
-
-
-def _full_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"

@@ -23,6 +23,8 @@ from classwise.types import Images, LogitModel, Logits
 Mask = npt.NDArray[np.bool_]
 FEW = 16  # images on which every audit asks twice
 SURE = 0.01  # chance of a false flag in each comparison
+_MANY = 228  # 0.98²²⁸ = 0.01
+_FAR = {"Linf": 16 / 255 - 1e-9, "L2": 1.0}  # where few networks stand
 _CLIMBS = re.compile("pgd|cw-|fab|deepfool|fgsm")
 
 
@@ -67,7 +69,8 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
     Of two attacks on the same images the stronger one should break no fewer: gradients no fewer
     than random search, many steps no fewer than few, a larger radius no fewer than a smaller one.
     """
-    flags = []
+    flags: list[Flag] = []
+    idle: set[str] = set()  # conditions for which one flag of that kind is enough
     for weak in found:
         for strong in found:
             said = _order(weak, strong)
@@ -79,6 +82,11 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
                     only_weak, only_strong = fell & stood, ~fell & ~stood
                     label = weak.label[here]
                     flags += _upset(name, words, only_weak, only_strong, label, class_names)
+                    differ = only_weak.any() or only_strong.any()
+                    if name == "larger-eps-weaker" and not differ and strong.condition not in idle:
+                        more = _idle(weak, strong, int((~fell).sum()))
+                        idle |= {strong.condition} if more else set()
+                        flags += more
     for one in found:
         last = np.array([str(name).startswith("square") for name in one.broken_by])
         climbed = one.condition == "autoattack" or _CLIMBS.search(one.condition.split("square")[0])
@@ -154,6 +162,23 @@ def _upset(
     if overall > SURE and not classes:
         return []
     return [Flag(name, f"{words}: {ahead[0]} against {ahead[1]} of {len(weak)}", classes)]
+
+
+def _idle(near: Predictions, far: Predictions, standing: int) -> list[Flag]:
+    """A flag if twice the radius breaks nothing more, at a radius where much should fall.
+
+    If even 2 % of the images that stand fell at twice the radius, to see none of `_MANY` fall would
+    have a chance of 1 %. More steps that break nothing more are no such sign: a search may have
+    come to its end.
+    """
+    small, large = float(near.radius.max(initial=0)), float(far.radius.max(initial=0))
+    if standing < _MANY or large < max(2 * small * (1 - 1e-6), _FAR[far.norm]):
+        return []
+    words = (
+        f"{far.condition} at eps {large:.4g} breaks none of the {standing} images that stand at "
+        f"{small:.4g}"
+    )
+    return [Flag("larger-eps-no-stronger", words)]
 
 
 def _certain(weak: Mask, strong: Mask, label: Any, class_names: Sequence[str]) -> tuple[str, ...]:

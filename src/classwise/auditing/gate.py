@@ -60,7 +60,8 @@ class Rule(BaseModel):
     no_class_drops_more_than: Share | None = None
     confidence: float | None = Field(None, gt=0.5, lt=1)
     strict: bool = False
-    eps: Annotated[float | None, BeforeValidator(parse_eps)] = None
+    # a contract does not know the norm, so it may ask for any radius
+    eps: Annotated[float | None, BeforeValidator(lambda eps: parse_eps(eps, "L2"))] = None
 
     @model_validator(mode="after")
     def _one_demand(self) -> Rule:
@@ -203,19 +204,24 @@ def load_contract(path: Path) -> Contract:
 def check(contract: Contract, audit: StoredAudit, baseline: StoredAudit | None) -> GateReport:
     """Decide every rule of a contract."""
     outcomes = tuple(_decide(rule, audit, baseline) for rule in contract.rule)
-    return GateReport(contract.name, audit.name, outcomes, tuple(said_of(audit.remarks)))
+    said = said_of(audit.remarks)
+    said += [f"baseline: {words}" for words in said_of(baseline.remarks)] if baseline else []
+    return GateReport(contract.name, audit.name, outcomes, tuple(said))
 
 
 def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:
-    found = audit.condition(rule.under)
-    radius = float(found.radius.max(initial=0))
-    if rule.eps is not None and not math.isclose(radius, rule.eps, rel_tol=1e-6):
+    label = audit.label(rule.under, rule.eps)
+    found = audit.conditions[label]
+    if rule.eps is not None and not audit.has_radius(label, rule.eps):
+        hint = f", or write {rule.eps:g}/255" if rule.eps >= 1 else ""
         raise ClasswiseError(
             f"the rule {rule.words!r} asks for eps {rule.eps:.6g}, but {audit.name} was audited "
-            f"at {radius:.6g}; audit it again with that eps"
+            f"at {found.radius.max(initial=0):.6g}; audit it again with that eps{hint}"
         )
     if rule.no_class_drops_more_than is not None:
-        return _drop(rule, audit, baseline)
+        return _drop(rule, label, audit, baseline)
+    if label in audit.unfinished:
+        return _in_part(rule, audit, label)
     names = audit.class_names
     sizes = np.bincount(found.label, minlength=len(names)).astype(np.float64)
     hits = np.bincount(found.label[found.correct], minlength=len(names)).astype(np.float64)
@@ -237,16 +243,25 @@ def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Out
     return _outcome(rule, names, rates, low, high, float(bar or 0), sizes, "")
 
 
-def _drop(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:
+def _in_part(rule: Rule, audit: StoredAudit, label: str) -> Outcome:
+    """No verdict on an audit that chose its images by what it saw of them, and stopped early."""
+    why = f"{audit.name} was examined only in part ({audit.unfinished[label]}); audit it in full"
+    return Outcome(rule, "undecided", why)
+
+
+def _drop(rule: Rule, label: str, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:
     if baseline is None:
         raise ClasswiseError(f"the rule {rule.words!r} needs a baseline; add --baseline RUN")
-    key = audit.stamps[audit.label(rule.under)].attack_key
+    key = audit.stamps[label].attack_key
     twins = [label for label, stamp in baseline.stamps.items() if stamp.attack_key == key]
     if not twins:
         raise ClasswiseError(
             f"the baseline {baseline.name} was not audited under {rule.under} as {audit.name} was "
             f"(attack, eps, norm, seed and verdict alike); it has {', '.join(baseline.conditions)}"
         )
+    for one, name in ((audit, label), (baseline, twins[0])):
+        if name in one.unfinished:
+            return _in_part(rule, one, name)
     (change,) = diff_stored(baseline, audit, attacks=(twins[0],), draws=1)
     present = int((change.sizes > 0).sum())
     # One-sided in each class, and shared out so that all classes hold at once (Bonferroni).
@@ -254,7 +269,12 @@ def _drop(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Outco
     low, high = paired_interval(change.lost, change.won, change.sizes, max(level, 1e-6))
     bar = -float(rule.no_class_drops_more_than or 0)
     sizes = change.sizes.astype(np.float64)
-    return _outcome(rule, audit.class_names, change.by_class, low, high, bar, sizes, "changed by ")
+    names = audit.class_names
+    decided = _outcome(rule, names, change.by_class, low, high, bar, sizes, "changed by ")
+    if not change.unpaired:
+        return decided
+    alone = f"{change.unpaired} images were seen by one model only and left out"
+    return decided._replace(why=f"{decided.why}; {alone}")
 
 
 def _outcome(

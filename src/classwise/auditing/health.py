@@ -14,13 +14,13 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from classwise.attacks.ball import parse_norm
+from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.blackbox import BlackBox
 from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.suite import ask
 from classwise.auditing.evaluate import checked, evaluate
 from classwise.auditing.flags import SURE, Flag, Mask, check_records, random_flags, tolerance
-from classwise.auditing.judging import device_of, eval_mode, in_its_kind, radii
+from classwise.auditing.judging import device_of, eval_mode, in_its_kind
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
 from classwise.data.batches import Batches
@@ -136,8 +136,11 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Tensor, width: int) ->
     }
     right, flags = logits.argmax(1) == batch.labels, []
     for name, (probe, words) in probes.items():
-        with torch.no_grad():
-            parts = [model(part) for part in torch.split(probe, width)]
+        try:
+            with torch.no_grad():
+                parts = [model(part) for part in torch.split(probe, width)]
+        except Exception:  # a model that refuses such images does not like them better
+            continue
         now = torch.cat(parts).argmax(1) == batch.labels
         won, lost = int((now & ~right).sum()), int((right & ~now).sum())
         gain = (won - lost) / max(len(right), 1)

@@ -16,9 +16,7 @@ from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.attacks.suite import Judged, ask
 from classwise.auditing.predictions import Predictions
-from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
-from classwise.spelling import parse_eps
 from classwise.types import Batch, LogitModel, PerSample
 
 
@@ -122,20 +120,6 @@ def device_of(model: LogitModel) -> torch.device:
 def eval_mode(model: LogitModel) -> AbstractContextManager[None]:
     """Put a module in eval mode for a while; a function has none."""
     return batchnorm_mode(model, "eval") if isinstance(model, nn.Module) else nullcontext()
-
-
-def radii(eps: Any, ball: Ball, count: int) -> Tensor:
-    """One radius per image; under L2 a radius may exceed 1."""
-    if isinstance(eps, str) or np.ndim(eps) == 0:
-        long = isinstance(eps, int | float) and ball.name == "L2" and 1 <= eps < float("inf")
-        return torch.full((count,), float(eps) if long else parse_eps(eps), dtype=torch.float64)
-    radii = torch.as_tensor(eps, dtype=torch.float64).cpu()
-    if radii.shape != (count,) or not bool(((radii >= 0) & torch.isfinite(radii)).all()):
-        raise ClasswiseError(
-            f"eps has shape {tuple(radii.shape)} for {count} images; give one radius, or one per "
-            "image, each 0 or more"
-        )
-    return radii
 
 
 def _laid_out(model: LogitModel, images: Tensor, num_classes: int) -> Tensor:

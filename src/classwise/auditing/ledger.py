@@ -59,7 +59,7 @@ class Ledger:
 
     def append(self, found: Predictions, stamp: Stamp) -> Path:
         """Write one shard, whole or not at all."""
-        path = self.folder / f"{file_stem(stamp, found)}--{content_digest(found)}.parquet"
+        path = self.folder / f"{file_stem(stamp, found)}--{content_digest(stamp, found)}.parquet"
         write_rows(path, found, stamp, self.about)
         return path
 

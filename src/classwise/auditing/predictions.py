@@ -20,7 +20,7 @@ from classwise.auditing.shards import (
     Stamp,
     file_stem,
     open_table,
-    read_about,
+    read_abouts,
     write_rows,
 )
 from classwise.classes.counts import ClassCounts
@@ -32,6 +32,7 @@ __all__ = [
     "VERSION",
     "AuditedWeights",
     "Predictions",
+    "describe",
     "ledger_folder",
     "read_audits",
     "read_card",
@@ -67,8 +68,28 @@ def write_predictions(
     return path
 
 
+def describe(
+    name: str,
+    class_names: Sequence[str],
+    superclass_of: Sequence[int] | None = None,
+    superclass_names: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """What a record must say of its data, so that it can be read without them."""
+    return {
+        "name": name,
+        "class_names": class_names,
+        "superclass_of": superclass_of,
+        "superclass_names": superclass_names,
+    }
+
+
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
+    if "identity" in _read_json(folder / "run.json"):
+        raise ClasswiseError(
+            f"{folder} holds a training run, whose run.json would be lost; give another --out, or "
+            f"audit the run itself: classwise audit {folder}"
+        )
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
     write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
 
@@ -79,16 +100,22 @@ def ledger_folder(path: Path) -> Path:
     return inside if inside.is_dir() or (path / "run.json").exists() else path
 
 
+def _read_json(path: Path) -> dict[str, Any]:
+    """What a file says; nothing where there is none."""
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as reason:
+        raise ClasswiseError(f"{path} cannot be read: {reason}") from None
+    if not isinstance(found, dict):
+        raise ClasswiseError(f"{path} does not describe a run")
+    return found
+
+
 def read_card(path: Path) -> dict[str, Any]:
     """Recipe and class names of a run folder or a bare folder of shards."""
-    card = path / "run.json"
-    if card.exists():
-        try:
-            found: dict[str, Any] = json.loads(card.read_text())
-        except (OSError, ValueError) as reason:
-            raise ClasswiseError(f"{card} cannot be read: {reason}") from None
-    else:
-        found = read_about(ledger_folder(path))
+    found = _read_json(path / "run.json")
+    if not found:
+        found = next(iter(read_abouts(ledger_folder(path)).values()), {})
     if "class_names" not in found.get("data", {}):
         raise ClasswiseError(
             f"{path} holds no audit: neither a run.json nor shards that name their classes; "
@@ -131,37 +158,44 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     """Every audit stored in a run folder, one entry per weights and split.
 
     Audits of one condition at several radii stand side by side as `pgd-20 eps=0.1`. Weights that
-    changed between two audits are told apart by their hash, as `last@3f2a…`; so are data.
+    changed between two audits are told apart by their hash, as `last@3f2a…`; so are data. Each
+    audit has the class names it was written with; `about` is for those that say nothing.
     """
-    data = about["data"]
-    names = tuple(data["class_names"])
     facts = audit_facts(folder)
+    said = {key: {**about, **own} for key, own in read_abouts(ledger_folder(folder)).items()}
+    abouts = {_key(one): said.get((one["model_hash"], one["data_hash"]), about) for one in facts}
     with open_table(ledger_folder(folder)) as base:
         cells = base.execute(
             "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
             " FROM rows GROUP BY ALL"
         ).fetchall()
-    tables = {_key(one): torch.zeros(len(names), len(names), dtype=torch.int64) for one in facts}
-    highest = max((max(label, predicted) for *_, label, predicted, _ in cells), default=0)
-    if highest >= len(names):
-        raise ClasswiseError(
-            f"{folder} has predictions of class number {highest}, but names only {len(names)} "
-            "classes; its run.json belongs to other data"
-        )
-    for *key, label, predicted, count in cells:
-        tables[tuple(key)][label, predicted] = count
+    tables = {}
+    for key, own in abouts.items():
+        count = len(own["data"]["class_names"])
+        tables[key] = torch.zeros(count, count, dtype=torch.int64)
+    for *where, label, predicted, count in cells:
+        table = tables[tuple(where)]
+        if max(label, predicted) >= len(table):
+            raise ClasswiseError(
+                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
+                f"{len(table)} classes; its run.json belongs to other data"
+            )
+        table[label, predicted] = count
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
-    groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
     for one in facts:
-        counts = ClassCounts(tables[_key(one)])
-        report = ConditionReport(one["condition"], counts, names, *groups_of)
+        data = abouts[_key(one)]["data"]
+        groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
+        report = ConditionReport(
+            one["condition"], ClassCounts(tables[_key(one)]), tuple(data["class_names"]), *groups_of
+        )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
     audits = []
     for (weights, split), found in sorted(groups.items()):
         whole = _side_by_side(found)
         whole.about |= read_remarks(folder, [one for one, _ in found])
-        audits.append(AuditedWeights(folder.name, about["recipe_name"], weights, split, whole))
+        recipe = abouts[_key(found[0][0])]["recipe_name"]
+        audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
     return audits
 
 

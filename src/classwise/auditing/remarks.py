@@ -82,6 +82,12 @@ def read_remarks(folder: Path, facts: Sequence[Mapping[str, Any]]) -> dict[str, 
     return _remarks_on(said.get(facts[0]["model_hash"], {}), facts) if facts else {}
 
 
+def read_note(folder: Path, facts: Mapping[str, Any]) -> str:
+    """What is missing of one audit, in words; nothing where it is complete."""
+    notes = _read_remarks(folder).get(facts["model_hash"], {}).get("notes", {})
+    return str(notes.get(note_key(facts), ""))
+
+
 def said_of(about: Mapping[str, Any]) -> list[str]:
     """Remarks as sentences.
 

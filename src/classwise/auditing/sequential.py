@@ -105,7 +105,7 @@ class Standing:
         return np.where(rivals.any(-1, keepdims=True), rivals, left)
 
     def allocate(self, count: int) -> Whole:
-        """How many images of each class to judge next, about `count` in all.
+        """How many images of each class to judge next, at most `count` in all.
 
         First a few of every class; then all of the batch for the class that looks worst, if it
         looks to be below the bar (one such class settles the answer); else evenly.
@@ -120,8 +120,8 @@ class Standing:
         chosen = np.where(rate.min(-1, keepdims=True) < bar, worst & undecided, undecided)
         share = -(-count // np.maximum(chosen.sum(-1, keepdims=True), 1))
         even = np.where(chosen, np.minimum(share, left), 0)
-        taken: Whole = np.where(pilot.any(-1, keepdims=True), pilot, even).astype(np.int64)
-        return taken
+        wanted = np.where(pilot.any(-1, keepdims=True), pilot, even).astype(np.int64)
+        return _at_most(count, wanted, self.seen)
 
     def answer(self) -> npt.NDArray[np.float64]:
         """1 for yes, 0 for no, nan while it is open."""
@@ -254,6 +254,26 @@ def examine(
         standing,
         clock() - begin,
     )
+
+
+def _at_most(count: int, wanted: Whole, seen: Whole) -> Whole:
+    """Cut a wish down to `count` images in all, those of the least seen classes first.
+
+    >>> _at_most(5, np.array([4, 4, 0, 4]), np.array([0, 2, 9, 1])).tolist()
+    [3, 1, 0, 1]
+    """
+    # fill up to a common level: the highest one that `count` images reach
+    low = np.zeros_like(wanted[..., :1])
+    high = (seen + wanted).max(-1, keepdims=True)
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        fits = np.clip(middle - seen, 0, wanted).sum(-1, keepdims=True) <= count
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+    taken = np.clip(low - seen, 0, wanted)
+    more = (taken < wanted) & (seen + taken <= low)
+    rest = more & (more.cumsum(-1) <= count - taken.sum(-1, keepdims=True))
+    found: Whole = taken + rest
+    return found
 
 
 def _ranges(starts: Whole, counts: Whole) -> Whole:

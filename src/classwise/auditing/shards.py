@@ -82,10 +82,8 @@ COLUMNS = {
     "verdict": "VARCHAR",
     "version": "INTEGER",
 }
-_PER_SAMPLE = (
-    *("sample", "label", "predicted", "correct", "logit_gap", "radius", "iterations"),
-    "broken_by",
-)
+_NUMBERS = ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
+_PER_SAMPLE = (*_NUMBERS, "correct", "broken_by")
 
 
 def file_stem(stamp: Stamp, found: Predictions) -> str:
@@ -100,11 +98,13 @@ def file_stem(stamp: Stamp, found: Predictions) -> str:
     return plain if len(plain) <= 150 else f"{plain[:133]}-{_digest(name.encode())}"
 
 
-def content_digest(found: Predictions) -> str:
-    """Sixteen hex digits over who was judged and how; equal files get equal names."""
+def content_digest(stamp: Stamp, found: Predictions) -> str:
+    """Sixteen hex digits over who was judged by whom and how; equal files get equal names."""
     order = np.argsort(found.sample, kind="stable")
-    columns = (found.sample[order], found.predicted[order], found.logit_gap[order])
-    return _digest(b"".join(np.ascontiguousarray(column).tobytes() for column in columns))
+    numbers = [getattr(found, name)[order].tobytes() for name in _NUMBERS]
+    owner = (stamp.model_hash, stamp.data_hash, stamp.attack_key)
+    words = "\0".join([*owner, *(str(word) for word in found.broken_by[order])])
+    return _digest(b"".join([*numbers, words.encode()]))
 
 
 def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str, Any]) -> None:
@@ -208,16 +208,19 @@ def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> No
             )
 
 
-def read_about(folder: Path) -> dict[str, Any]:
-    """What the files of a folder say of their data; the first one that says anything."""
-    files = sorted(folder.glob("*.parquet"))
-    with duckdb.connect() as base:
-        check_versions(base, files)
-        for words in _notes(base, files, "about").values():
-            found: dict[str, Any] = json.loads(words)
-            if found:
-                return found
-    return {}
+def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the files of a folder say of each model and its data, by both hashes."""
+    with open_table(folder) as base:
+        owners = base.execute(
+            "SELECT DISTINCT filename, model_hash, data_hash FROM shards ORDER BY ALL"
+        ).fetchall()
+        words = _notes(base, [Path(file) for file, _, _ in owners], "about")
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for file, model, data in owners:
+        about = json.loads(words.get(file, "{}"))
+        if about:
+            found.setdefault((model, data), about)
+    return found
 
 
 def quoted(value: object) -> str:

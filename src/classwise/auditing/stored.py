@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from classwise.auditing.predictions import (
     ledger_folder,
     read_card,
 )
-from classwise.auditing.remarks import read_remarks
-from classwise.auditing.shards import Stamp
+from classwise.auditing.remarks import read_note, read_remarks
+from classwise.auditing.shards import Stamp, read_abouts
 from classwise.errors import ClasswiseError, unknown
 
 
@@ -32,16 +33,15 @@ class StoredAudit:
     conditions: Mapping[str, Predictions]  # by label
     stamps: Mapping[str, Stamp]  # by label
     remarks: Mapping[str, Any] = field(default_factory=dict)  # as in a report's `about`
+    unfinished: Mapping[str, str] = field(default_factory=dict)  # by label: what is missing
 
-    def condition(self, name: str) -> Predictions:
-        """Rows of a condition; its attack is enough of a name where that is unambiguous."""
-        return self.conditions[self.label(name)]
-
-    def label(self, name: str) -> str:
-        """Find a condition as the reports call it."""
+    def label(self, name: str, eps: float | None = None) -> str:
+        """Find a condition as the reports call it; its attack, or that and eps, may be enough."""
         if name in self.conditions:
             return name
         fitting = [label for label in self.conditions if label.partition(" ")[0] == name]
+        if len(fitting) > 1 and eps is not None:
+            fitting = [one for one in fitting if self.has_radius(one, eps)] or fitting
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
@@ -54,6 +54,10 @@ class StoredAudit:
             f"or first run: classwise audit {self.name} --attacks {name}"
         )
 
+    def has_radius(self, label: str, eps: float) -> bool:
+        """Whether a condition was audited at this eps."""
+        return math.isclose(self.conditions[label].radius.max(initial=0), eps, rel_tol=1e-6)
+
 
 def read_stored(path: Path, *, weights: str = "", split: str = "test") -> StoredAudit:
     """Read the audits of a run folder or a bare ledger.
@@ -62,27 +66,33 @@ def read_stored(path: Path, *, weights: str = "", split: str = "test") -> Stored
     """
     if not path.is_dir():
         raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
-    names = tuple(read_card(path)["data"]["class_names"])
-    facts = [one for one in audit_facts(path) if one["shown_split"] == split or not split]
+    card, every = read_card(path), audit_facts(path)
+    facts = [one for one in every if one["shown_split"] == split]
     if not facts:
-        raise ClasswiseError(
-            f"{path} has no audit of the split {split!r}; first run: classwise audit {path}"
-        )
+        there = sorted({one["shown_split"] for one in every})
+        hint = f"it has {', '.join(there)}" if there else f"first run: classwise audit {path}"
+        raise ClasswiseError(f"{path} has no audit of the split {split!r}; {hint}")
     known = sorted({one["shown_weights"] for one in facts})
     chosen = weights or (known[0] if len(known) == 1 else "last")
     if chosen not in known:
-        raise unknown(f"weights in {path} (choose with --weights)", chosen, known)
+        raise unknown(
+            f"weights in {path} (name some with --weights, or in the contract)", chosen, known
+        )
     facts = [one for one in facts if one["shown_weights"] == chosen]
+    owner = facts[0]["model_hash"], facts[0]["data_hash"]
+    about = {**card, **read_abouts(ledger_folder(path)).get(owner, {})}
+    names = tuple(about["data"]["class_names"])
     facts.sort(key=lambda one: (one["radius"], one["condition"], one["seed"]))
     ledger = Ledger(ledger_folder(path))
-    conditions, stamps = {}, {}
+    conditions, stamps, unfinished = {}, {}, {}
     for label, one in zip(condition_labels(facts), facts, strict=True):
         stamp = _stamp(path.name, one)
         found = ledger.read(stamp, named=True)
         if found is not None:
             conditions[label], stamps[label] = replace(found, condition=label), stamp
-    said = read_remarks(path, facts)
-    return StoredAudit(str(path), chosen, split, names, conditions, stamps, said)
+            unfinished[label] = read_note(path, one)
+    said, missing = read_remarks(path, facts), {k: note for k, note in unfinished.items() if note}
+    return StoredAudit(str(path), chosen, split, names, conditions, stamps, said, missing)
 
 
 def read_all(path: Path, model_hash: str, data_hash: str) -> list[Predictions]:

@@ -4,43 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from classwise.attacks.adapters import Foreign
 from classwise.attacks.averaged import mean_of_passes
-from classwise.attacks.ball import parse_norm
-from classwise.attacks.blackbox import BlackBox, open_onnx
-from classwise.attacks.fixed import Condition
-from classwise.attacks.named import parse_attacks
-from classwise.auditing.evaluate import (
-    class_report,
-    evaluate,
-    progress_bar,
-    remarks,
-    steady_flags,
-    told,
-)
-from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
+from classwise.attacks.ball import parse_norm, radii
+from classwise.attacks.blackbox import BlackBox, onnx_files, open_onnx
+from classwise.auditing.evaluate import class_report, progress_bar, remarks, steady_flags
 from classwise.auditing.flags import Flag, check_records
 from classwise.auditing.health import check_health
-from classwise.auditing.judging import radii
-from classwise.auditing.ledger import Ledger, piece
-from classwise.auditing.predictions import (
-    AuditedWeights,
-    Predictions,
-    write_card,
-)
-from classwise.auditing.remarks import note_key, write_remarks
+from classwise.auditing.kept import Place, audit_model, note_keys
+from classwise.auditing.ledger import piece
+from classwise.auditing.predictions import AuditedWeights, describe, write_card
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
-from classwise.auditing.shards import Stamp
-from classwise.auditing.stored import read_all
 from classwise.data.batches import Batches
 from classwise.data.dataset import Dataset
 from classwise.data.sources import choose_split, open_data
@@ -60,7 +40,7 @@ def audit_target(
     data: str | None = None,
     attacks: str | None = None,
     eps: float | str | None = None,
-    norm: str = "Linf",
+    norm: str | None = None,
     weights: str = "",
     split: str = "test",
     limit: int = 0,
@@ -82,8 +62,13 @@ def audit_target(
     of so many passes of a model that draws random numbers.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
-    where = run.path if run else folder
-    data = data or (run.config.data if run else None)
+    if run and folder and folder.resolve() != run.path.resolve():
+        raise ClasswiseError(
+            f"the audits of a run are kept in it: leave out --out {folder}, or audit one of its "
+            f"files, such as {run.path}/weights/last.safetensors"
+        )
+    where, config = (run.path, run.config) if run else (folder, None)
+    data = data or (config.data if config else None)
     if data is None:
         if not Path(target).exists() and ":" not in target:
             raise _no_target(target)
@@ -95,10 +80,12 @@ def audit_target(
     if limit:
         chosen = balanced_subset(images.labels, limit, seed=0)
     if eps is None:
-        eps = run.config.eps if run else 8 / 255
+        eps = config.eps if config else 8 / 255
+    if norm is None:
+        norm = config.norm if config else "Linf"
     asked = None if question is None else parse_question(question, images.class_names)
     home = choose_device(device)
-    about = describe(source.name, images)
+    about = describe(source.name, images.class_names, images.superclass_of, images.superclass_names)
     began = time.monotonic()
     batches = Batches.of(images.subset(chosen), batch_size, home, chosen)
     audits: list[AuditedWeights] = []
@@ -108,18 +95,25 @@ def audit_target(
         model = mean_of_passes(model.to(home) if isinstance(model, nn.Module) else model, repeat)
         spec = spec and (spec if repeat == 1 else f"{spec} mean of {repeat}")
         black_box = isinstance(model, BlackBox)
-        ledger = stamp = None
+        place = None
         if where is not None:
-            ledger = Ledger(where / "predictions", {"recipe_name": recipe, "data": about})
-            stamp = Stamp(where.name, name, split, model_hash(model, spec), images.content_hash)
+            place = Place.of(
+                where,
+                model,
+                recipe=recipe,
+                weights=name,
+                split=split,
+                spec=spec,
+                data=about,
+                data_hash=images.content_hash,
+            )
         facts: dict[str, Any] = {
             "num_classes": images.num_classes,
             "attacks": attacks or ("clean,square" if black_box else "clean,pgd-20"),
             "eps": eps,
             "norm": norm,
             "seed": seed,
-            "ledger": ledger,
-            "stamp": stamp,
+            "place": place,
         }
         note, missing = None, False
         if asked is None and minutes is None:
@@ -136,77 +130,18 @@ def audit_target(
         )
         seen = steady_flags(model, images.images, repeat)
         probed = _probed(model, images, eps, norm) if health else None
-        if where is not None and stamp is not None:
-            known = read_all(where, stamp.model_hash, stamp.data_hash)
-            seen += check_records(known, images.class_names)
-            keys = _note_keys(facts, stamp, len(batches.labels))
-            write_remarks(
-                where,
-                stamp.model_hash,
-                seen={stamp.data_hash: [str(flag) for flag in seen]},
-                probed=None if probed is None else [str(flag) for flag in probed],
-                black_box=black_box,
-                notes=dict.fromkeys(keys, note if missing else None),
-            )
-        else:
+        if place is None:
             seen += check_records(found, images.class_names)
+        else:
+            keys = note_keys(facts, place.stamp.data_hash, len(batches.labels))
+            notes: dict[str, str | None] = dict.fromkeys(keys, note if missing else None)
+            seen = place.remember(model, images.class_names, seen, probed=probed, notes=notes)
         met = {flag.name for flag in probed or ()}
         flags = [*(probed or ()), *(flag for flag in seen if flag.name not in met)]
         report.about |= remarks(model, flags) | ({"note": note} if note else {})
         run_name = where.name if where else target
         audits.append(AuditedWeights(run_name, recipe, name, split, report))
     return audits
-
-
-def audit_model(
-    model: LogitModel,
-    batches: Batches,
-    *,
-    num_classes: int,
-    attacks: str | Sequence[Any],
-    eps: float | str | Any,
-    norm: str = "Linf",
-    seed: int = 0,
-    ledger: Ledger | None = None,
-    stamp: Stamp | None = None,
-    compact: bool = True,
-    quiet: bool = True,
-    title: str = "audit",
-) -> list[Predictions]:
-    """Predictions under every attack, in the order given; from the ledger where it has them."""
-    facts: dict[str, Any] = {"num_classes": num_classes, "norm": norm, "seed": seed}
-    if ledger is None or stamp is None:
-        return evaluate(model, batches, attacks=attacks, eps=eps, quiet=quiet, title=title, **facts)
-    ball = parse_norm(norm)
-    radius = radii(eps, ball, len(batches.labels)).numpy()
-    origin = batches.origin.cpu().numpy()
-    order = np.argsort(origin)
-    width = max(1, batches.batch_size // 2)  # the other half of a batch moves up as samples fall
-    found = []
-    with progress_bar(quiet) as progress:
-        for attack in parse_attacks(attacks):
-            task = progress.add_task(f"{title}: {attack.name}", total=len(origin))
-            which = attack.attack if isinstance(attack, Foreign) else attack.name
-            key = _key(attack, radius, ball.name, seed)
-
-            after = told(progress, task, f"{title}: {attack.name}")
-
-            def judge(batch: Batches, which: Any = which, after: Any = after) -> Predictions:
-                rows = order[np.searchsorted(origin[order], batch.origin.cpu().numpy())]
-                return evaluate(
-                    model,
-                    batch,
-                    attacks=[which],
-                    eps=radius[rows],
-                    width=width,
-                    after=after,
-                    **facts,
-                )[0]
-
-            place = replace(stamp, attack_key=key)
-            advance = partial(progress.advance, task)
-            found.append(ledger.complete(place, batches, judge, advance=advance, compact=compact))
-    return found
 
 
 def _probed(model: LogitModel, images: Dataset, eps: Any, norm: str) -> list[Flag]:
@@ -217,15 +152,6 @@ def _probed(model: LogitModel, images: Dataset, eps: Any, norm: str) -> list[Fla
     return check_health(
         model, few.images, few.labels, class_names=images.class_names, eps=radius, norm=ball.name
     )
-
-
-def _note_keys(facts: dict[str, Any], stamp: Stamp, count: int) -> list[str]:
-    """What a note on this audit is kept under: each of its attacks on its data."""
-    ball = parse_norm(facts["norm"])
-    radius = radii(facts["eps"], ball, count).numpy()
-    attacks = parse_attacks(facts["attacks"])
-    keys = [_key(one, radius, ball.name, facts["seed"]) for one in attacks]
-    return [note_key({"data_hash": stamp.data_hash, "attack_key": key}) for key in keys]
 
 
 def _audit_partly(
@@ -248,41 +174,11 @@ def _audit_partly(
             advance=partial(progress.advance, task),
             **limits,
         )
-    if facts["ledger"] is not None:
+    if facts["place"] is not None:
         rows = torch.isin(batches.origin.cpu(), torch.from_numpy(partly.found[0].sample))
         done = piece(batches, rows.nonzero().squeeze(1).numpy())
         audit_model(model, done, **facts)
     return partly
-
-
-def _key(attack: Condition, radius: Any, norm: str, seed: int) -> str:
-    """What the ledger knows an attack by; one radius for all is written as one."""
-    reach = float(radius[0]) if np.ptp(radius) == 0 else radius.tolist()
-    return attack_key(attack_name(attack), reach, norm, seed, attack.verdict)
-
-
-def attack_name(condition: Condition) -> str:
-    """The name of an attack with all its settings; ours have them in their name already."""
-    if not isinstance(condition, Foreign):
-        return condition.name
-    own = getattr(condition.attack, "__dict__", {})
-    plain = {key: value for key, value in own.items() if is_plain(value)}
-    if not plain:
-        raise ClasswiseError(
-            f"a ledger must know an attack again, and {condition.name} shows no settings; "
-            "audit without a folder, or make it an object with its settings as attributes"
-        )
-    return f"{condition.name}{sorted(plain.items())!r}"
-
-
-def describe(name: str, images: Dataset) -> dict[str, Any]:
-    """What a record must say of its data, so that it can be read without them."""
-    return {
-        "name": name,
-        "class_names": images.class_names,
-        "superclass_of": images.superclass_of,
-        "superclass_names": images.superclass_names,
-    }
 
 
 def _models(
@@ -294,7 +190,9 @@ def _models(
         for name in _chosen_weights(run, weights):
             yield name, run.about["recipe_name"], run.model(name), None
     elif target.endswith(".onnx"):
-        yield "given", Path(target).stem, open_onnx(Path(target)), file_hash(Path(target))
+        box = open_onnx(Path(target))
+        hashes = " ".join(file_hash(path) for path in onnx_files(Path(target)))
+        yield "given", Path(target).stem, box, hashes
     elif Path(target).is_file() or target.endswith(".safetensors"):
         model, about = load_model(Path(target))
         _same_classes(target, about["data"]["class_names"], images)

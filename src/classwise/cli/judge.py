@@ -31,7 +31,9 @@ def audit(
     eps: Annotated[
         str | None, typer.Option(help="Radius, such as 8/255. [default: the run's, or 8/255]")
     ] = None,
-    norm: Annotated[str, typer.Option(help="Linf or L2.")] = "Linf",
+    norm: Annotated[
+        str | None, typer.Option(help="Linf or L2. [default: the run's, or Linf]")
+    ] = None,
     weights: Annotated[
         str, typer.Option(help="Names from the run, comma-separated; `all` for all.")
     ] = "",
@@ -61,7 +63,7 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of the attacks' random draws.")] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to keep the predictions of a model that is no run."),
+        typer.Option("--out", help="Where to keep the audits of a model that is no run."),
     ] = None,
     page: Annotated[
         Path | None, typer.Option("--report", help="Write the report of the run here, too.")
@@ -127,6 +129,8 @@ def audit(
         out.print(f"Wrote {page}", soft_wrap=True)
     elif where is not None:
         out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
+    else:
+        out.print("Nothing was kept; --out FOLDER keeps audits, and goes on where one broke off.")
 
 
 def say_remarks(audits: Sequence[AuditedWeights]) -> None:
@@ -145,7 +149,9 @@ def diff(
     attacks: Annotated[
         str, typer.Option(help="Conditions to compare. [default: all in common]")
     ] = "",
-    weights: Annotated[str, typer.Option(help="Name of the weights to compare.")] = "",
+    weights: Annotated[
+        str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
+    ] = "",
     split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
 ) -> None:
     """Compare two audited models class by class, on the same images.
@@ -159,7 +165,13 @@ def diff(
     from classwise.spelling import split_outside_brackets
 
     names = tuple(n.strip() for n in split_outside_brackets(attacks, ",") if n.strip())
-    before, after = (read_stored(run, weights=weights, split=split) for run in (first, second))
+    chosen = weights.split(",") * (1 if "," in weights else 2)
+    if len(chosen) != 2:
+        raise ClasswiseError(f"--weights {weights}: give one name for both runs, or FIRST,SECOND")
+    before, after = (
+        read_stored(run, weights=name.strip(), split=split)
+        for run, name in zip((first, second), chosen, strict=True)
+    )
     for found in diff_stored(before, after, attacks=names):
         out.print(str(found), highlight=False, markup=False, soft_wrap=True)
     for one in (before, after):

@@ -6,13 +6,29 @@ import math
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
 from torch import nn
 
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.named import parse_attacks
 from classwise.classes.settings import Seen
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_eps, split_outside_brackets
+
+
+def _norm(value: str | float) -> str:
+    return parse_norm(value).name
+
+
+def _radius(value: float | str, info: ValidationInfo) -> float:
+    return parse_eps(value, info.data.get("norm", "Linf"))
 
 
 class TrainConfig(BaseModel):
@@ -24,8 +40,8 @@ class TrainConfig(BaseModel):
     valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
-    eps: Annotated[float, BeforeValidator(parse_eps)] = 8 / 255
-    norm: str = "Linf"
+    norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
+    eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
     epochs: Annotated[int, Field(ge=0)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
     optimiser: Literal["sgd", "adamw"] = "sgd"
@@ -50,11 +66,11 @@ class TrainConfig(BaseModel):
             super().__init__(**options)
         except ValidationError as reason:
             first = reason.errors()[0]
+            own = first.get("ctx", {}).get("error")
+            if isinstance(own, ClasswiseError):
+                raise own from None
             where = ".".join(str(part) for part in first["loc"])
-            message = first["msg"].removeprefix("Value error, ")
-            if message.startswith("eps is"):
-                raise ClasswiseError(message) from None
-            raise ClasswiseError(f"{where}={first['input']!r}: {message.lower()}") from None
+            raise ClasswiseError(f"{where}={first['input']!r}: {first['msg'].lower()}") from None
 
     @property
     def watched(self) -> list[Seen]:

@@ -52,7 +52,8 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
 def file_hash(path: Path) -> str:
     """Sixteen hex digits of a file's content."""
     try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+        with path.open("rb") as stream:  # piece by piece: weights may be larger than the memory
+            return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
     except OSError as reason:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
 
@@ -137,6 +138,11 @@ class Run:
     @property
     def config(self) -> TrainConfig:
         """The configuration it was trained with."""
+        if "config" not in self.about:
+            raise ClasswiseError(
+                f"{self.path} keeps audits of a model that was not trained by classwise; to audit "
+                f"more, name that model: classwise audit MODEL --data DATA --out {self.path}"
+            )
         return TrainConfig(**self.about["config"])
 
     @property
