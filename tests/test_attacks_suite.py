@@ -325,6 +325,34 @@ def test_scores_that_tie_give_the_same_square_one_by_one_and_several_at_once():
     assert 0.05 < (found[0].predicted == 1).double().mean() < 0.6
 
 
+def test_a_masked_class_does_not_hide_a_fall(net):
+    """Rounding is that of the two logits that are compared, not of one at −10⁹."""
+    model, batch = net(4).eval(), batch_of(40, seed=7)
+    with torch.no_grad():
+        labels = model(batch.images)[:, :3].argmax(1)
+
+    def masked(x):
+        z = model(x)
+        return torch.cat([z[:, :3], z[:, 3:] * 0 - 1e9], 1).float()
+
+    def three(x):
+        return model(x)[:, :3].float()
+
+    found = [
+        judge(
+            one,
+            Batch(batch.images, labels, batch.index),
+            "apgd-ce(steps=10)",
+            num_classes=count,
+            radius=0.2,
+            ball=LINF,
+        )
+        for one, count in ((masked, 4), (three, 3))
+    ]
+    assert found[1].correct.mean() < 0.8
+    assert np.array_equal(found[0].correct, found[1].correct)
+
+
 def test_a_model_that_draws_random_numbers_is_not_saved_by_a_lucky_second_look(net):
     """A fall that is not confirmed must not end the search: the reference goes on climbing, too."""
     model, batch = net(4).eval().float(), batch_of(200, seed=7)

@@ -93,7 +93,7 @@ class TestAutoAttack:
             return attacked(model, batch, *rest, **more)
 
         monkeypatch.setattr("classwise.auditing.autoattack.attacked", counted)
-        kept = {"bs": 3, "state_path": path}
+        kept = {"bs": 12, "state_path": path}
         with pytest.raises(KeyboardInterrupt):
             AutoAttack(model, **facts).run_standard_evaluation(images, labels, **kept)
         lucky[0] = 99
@@ -114,6 +114,16 @@ class TestAutoAttack:
             model.weight[0, 0] += 1
         with refused("another evaluation", "model"):
             again.run_standard_evaluation(images, labels, **kept)
+
+    def test_a_function_is_known_by_the_model_in_it(self, model, data, tmp_path):
+        other = Linear().eval()
+        with torch.no_grad():
+            other.weight[0, 0] += 1
+        facts = {"eps": 0.03, "version": "custom", "attacks_to_run": ["apgd-ce"], "verbose": False}
+        kept = {"state_path": tmp_path / "state"}
+        AutoAttack(lambda x: model(x), **facts).run_standard_evaluation(*data, **kept)
+        with refused("another evaluation", "model"):
+            AutoAttack(lambda x: other(x), **facts).run_standard_evaluation(*data, **kept)
 
     def test_labels_come_along_when_asked_for(self, model, data, tmp_path, capsys):
         images, labels = data

@@ -1,9 +1,19 @@
 """What a ledger knows a model by: nothing that decides its answers may change unnoticed."""
 
+import argparse
 import copy
 import functools
 import importlib
+import io
+import linecache
+import logging
+import os
+import subprocess
 import sys
+import threading
+import types
+from collections import OrderedDict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +54,18 @@ class Held:
         return 2 * x + self.value
 
 
+class Door:
+    """Settings found by name, and an error of its own for any other."""
+
+    def __init__(self, **settings):
+        self.__dict__["settings"] = settings
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)  # for copy
+        return self.__dict__["settings"][name]
+
+
 def scaled(by):
     return lambda x: by * x
 
@@ -79,8 +101,42 @@ OTHERS = {
     "sets": ({1, 2}, {1, 3}),
     "classes": (nn.ReLU, nn.Tanh),
     "kinds of numbers": (torch.float32, torch.float64),
+    "bags": (types.SimpleNamespace(by=1, f=first_hook), types.SimpleNamespace(by=2, f=first_hook)),
+    "arguments": (argparse.Namespace(by=1, at=object()), argparse.Namespace(by=2, at=object())),
+    "cached functions": (functools.lru_cache(first_hook), functools.lru_cache(second_hook)),
+    "settings behind a door": (Door(by=1), Door(by=2)),
+    "order": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
     "sizes": (torch.Size([1, 2]), torch.Size([2, 1])),
 }
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+class Shifted(nn.Module):
+    """A constant that tracing writes into the code."""
+
+    def __init__(self, mean):
+        super().__init__()
+        self.held = [mean]
+
+    def forward(self, x):
+        return x - self.held[0]
+
+
+def everything():
+    """A model with something of every kind, and some that differ from process to process."""
+    logging.getLogger("some").setLevel(os.getpid() % 50)
+    changing = [logging.getLogger("some"), threading.Lock(), io.BytesIO()]
+    choice = [lambda x: x in {"alpha", "beta", "gamma"}]
+    model = Wrapped([[pair[0] for pair in OTHERS.values()], changing, choice, {"z", "y", "x"}])
+    model.net.register_forward_hook(first_hook)
+    return model
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -142,13 +198,32 @@ def test_what_a_class_inherits_and_mentions_counts(tmp_path, monkeypatch):
         for name in ("other_module", "made_model"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
-        import linecache
-
         linecache.clearcache()
         hashes.append(model_hash(importlib.import_module("made_model").Net()))
     for name in ("other_module", "made_model"):
         sys.modules.pop(name, None)
     assert len(set(hashes)) == len(hashes)
+
+
+def test_modules_inside_modules_count(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "made_package").mkdir()
+    (tmp_path / "made_package" / "__init__.py").write_text("")
+    hashes = []
+    for factor in (1, 1, 2):
+        (tmp_path / "made_package" / "ops.py").write_text(f"def f(x):\n    return {factor} * x\n")
+        (tmp_path / "made_package" / "net.py").write_text(
+            "from torch import nn\nimport made_package.ops\n\n"
+            "class Net(nn.Module):\n    def forward(self, x):\n"
+            "        return made_package.ops.f(x)\n"
+        )
+        for name in [one for one in sys.modules if one.startswith("made_package")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        linecache.clearcache()
+        hashes.append(model_hash(importlib.import_module("made_package.net").Net()))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_a_constant_of_the_module_counts(monkeypatch):
@@ -163,14 +238,58 @@ def test_a_constant_of_the_module_counts(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
-def test_compiled_models_are_known_by_code_and_weights():
-    def scripted(factor):
+def test_compiled_models_are_known_by_code_constants_and_weights():
+    def traced(kind=nn.ReLU, mean=0.5):
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(2, 2), nn.ReLU() if factor else nn.Tanh())
+        net = nn.Sequential(Shifted(torch.full((2,), mean)), nn.Linear(2, 2), kind())
         return torch.jit.trace(net.eval(), torch.zeros(1, 2))
 
-    assert model_hash(scripted(1)) == model_hash(scripted(1)) != model_hash(scripted(0))
+    assert model_hash(traced()) == model_hash(traced())
+    assert len({model_hash(one) for one in (traced(), traced(nn.Tanh), traced(mean=0.25))}) == 3
+    first, again, other = (Wrapped(torch.jit.script(f)) for f in (doubled, doubled, halved))
+    assert model_hash(first) == model_hash(again) != model_hash(other)
+    compiled = [torch.compile(Wrapped(1)) for _ in range(2)]
+    assert model_hash(compiled[0]) == model_hash(compiled[1])
+
+
+def test_the_order_of_parts_counts():
+    torch.manual_seed(0)
+    layer, ramp = nn.Linear(2, 2), nn.ReLU()
+    one = nn.Sequential(OrderedDict(act=ramp, fc=layer))
+    other = nn.Sequential(OrderedDict(fc=layer, act=ramp))
+    assert model_hash(one) != model_hash(other)
+
+
+def test_long_chains_and_many_references_are_no_trouble():
+    chain = None
+    for _ in range(2000):
+        chain = [chain]
+    tree = [1]
+    for _ in range(60):
+        tree = [tree, tree]
+    crowd = [Held(k) for k in range(30)]
+    for one in crowd:
+        one.value = list(crowd)
+    for extra in (chain, tree, crowd):
+        assert model_hash(Wrapped(extra)) == model_hash(Wrapped(extra))
+
+
+def test_another_process_finds_the_same():
+    here = Path(__file__).parent
+    text = "import test_content as t; print(t.model_hash(t.everything()))"
+    found = {model_hash(everything())}
+    for seed in "12":
+        ran = subprocess.run(
+            [sys.executable, "-c", text],
+            cwd=here,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(ran.stdout.strip())
+    assert len(found) == 1
 
 
 def test_objects_that_say_nothing_are_known_by_their_kind():
-    assert b"".join(content_of(object())) == b"".join(content_of(object()))
+    assert content_of(object()) == content_of(object())

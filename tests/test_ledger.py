@@ -498,10 +498,18 @@ class TestGivenModels:
         kept = classwise.audit(*given, **facts, out=tmp_path / "kept")
         assert np.array_equal(kept.confusion["pgd-3"], plain.confusion["pgd-3"])
 
+    def test_superclasses_may_come_later(self, given, tmp_path):
+        facts = {**self.facts, "attacks": "clean", "out": tmp_path / "kept"}
+        classwise.audit(*given, **facts)
+        groups = {"superclass_of": (0, 0, 1), "superclass_names": ("both", "alone")}
+        classwise.audit(*given, **facts, **groups)
+        (read,) = read_ledger(tmp_path / "kept")
+        assert read.report["clean"].superclass_names == ("both", "alone")
+
     def test_a_training_run_is_not_overwritten(self, given, tmp_path):
         card = tmp_path / "run.json"
         card.write_text('{"identity": "abc", "data": {"class_names": ["a"]}}')
-        with refused("training run", "another --out"):
+        with refused("training run", "another folder"):
             classwise.audit(*given, **self.facts, out=tmp_path)
         assert "abc" in card.read_text()
 

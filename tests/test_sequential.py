@@ -9,6 +9,7 @@ from refusals import refused
 
 from classwise.auditing.evaluate import evaluate
 from classwise.auditing.evidence import confidence_sequence, evidence
+from classwise.auditing.predictions import read_ledger
 from classwise.auditing.sequential import Standing, examine, parse_question
 from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
@@ -363,3 +364,27 @@ def test_a_target_is_asked_and_its_ledger_goes_on(linear, tmp_path, monkeypatch)
     assert "time was up" in timed.report.about["note"]
     with refused("unknown class in a question"):
         audit_target(linear, question="zreo>=0.5", **facts)
+
+
+def test_a_note_says_what_the_ledger_lacks_not_what_an_audit_did(linear, tmp_path):
+    facts = {"data": "digits", "attacks": "clean", "quiet": True}
+
+    def note(folder):
+        (kept,) = read_ledger(folder)
+        return kept.report.about.get("note", "")
+
+    # in full, and then a question that needs few: nothing is missing
+    audit_target(linear, folder=tmp_path / "a", **facts)
+    (asked,) = audit_target(linear, folder=tmp_path / "a", question="worst>=0.99", **facts)
+    assert "not examined" in asked.report.about["note"]
+    assert note(tmp_path / "a") == ""
+    # a question, and then a few images: what the question chose is still there
+    audit_target(linear, folder=tmp_path / "b", question="worst>=0.99", **facts)
+    audit_target(linear, folder=tmp_path / "b", limit=10, **facts)
+    assert "not examined" in note(tmp_path / "b")
+    # a class in full is not the whole
+    audit_target(linear, folder=tmp_path / "c", question="three>=1", **facts)
+    assert "three>=1" in note(tmp_path / "c")
+    for folder in "bc":
+        audit_target(linear, folder=tmp_path / folder, **facts)
+        assert note(tmp_path / folder) == ""

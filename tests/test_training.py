@@ -17,8 +17,9 @@ from classwise.data.dataset import Dataset, DataSource
 from classwise.recipe import load_recipe, parse_recipe
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig, learning_rate
-from classwise.training.loop import Trainer, train
+from classwise.training.loop import train
 from classwise.training.run import Run
+from classwise.training.step import Step
 
 QUICK = TrainConfig(
     eps=0.2,
@@ -187,7 +188,7 @@ class TestResume:
 
     @pytest.mark.parametrize("case", CASES, ids=str)
     def test_every_method_goes_on_with_a_built_in_model(self, case, go, monkeypatch):
-        real, steps, fatal = Trainer.step, 0, None
+        real, steps, fatal = Step.__call__, 0, None
 
         def counting(self, *args):
             nonlocal steps
@@ -196,7 +197,7 @@ class TestResume:
                 raise KeyboardInterrupt
             return real(self, *args)
 
-        monkeypatch.setattr(Trainer, "step", counting)
+        monkeypatch.setattr(Step, "__call__", counting)
         straight = go("straight", case.text)
         steps, fatal = 0, 2 * steps // 3 + 2
         with pytest.raises(KeyboardInterrupt):

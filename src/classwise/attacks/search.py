@@ -27,7 +27,7 @@ _ROUND, _CLOCK = 32, 44  # bits below the round and the clock in the key of a dr
 _TEAM = 8  # restarts or targets tried at once after the first; the standard suite has nine in all
 _REFILL = 0.25  # share of the working batch that must be free before waiting samples move up
 
-_ROUNDING = 16  # units in the last place of the largest logit
+_ROUNDING = 16  # units in the last place of the larger logit
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,9 @@ def surely_wrong(logits: Logits, labels: Labels, ties: bool) -> Tensor:
     tensor([ True, False, False])
     """
     gap = LogitGap(labels)(logits)
-    rounding = _ROUNDING * torch.finfo(logits.dtype).eps * logits.abs().amax(1)
+    true = logits.gather(1, labels[:, None]).squeeze(1)
+    size = torch.maximum(true.abs(), (true + gap).abs())  # not of a class masked with −10⁹
+    rounding = _ROUNDING * torch.finfo(logits.dtype).eps * size
     tied = (gap == 0) & (logits.argmax(1) != labels)
     return (gap > rounding) | (tied & ties)
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.fixed import Condition
 from classwise.attacks.named import parse_attack
-from classwise.attacks.suite import Judged
+from classwise.attacks.suite import STANDING, Judged
+from classwise.auditing.content import content_of
 from classwise.auditing.evaluate import class_report, remarks, steady_flags
-from classwise.auditing.fingerprint import data_hash, model_hash
+from classwise.auditing.fingerprint import data_hash
 from classwise.auditing.flags import Flag, check_records
 from classwise.auditing.judging import attacked, judge, output_count, predictions
 from classwise.auditing.metrics import ClassReport
@@ -28,7 +29,6 @@ from classwise.types import Batch, Images, Labels, LogitModel
 
 _VERSIONS = {"standard": "autoattack", "rand": "autoattack-rand"}
 _TENSORS = ("predicted", "logit_gap", "iterations", "fell_to", "images")  # of `Judged`
-_PIECE = 4  # batches between two writes of a state
 log = logging.getLogger("classwise")
 
 
@@ -98,8 +98,8 @@ class AutoAttack:
     ) -> Any:
         """Attack everything, `bs` images at a time; adversarial images where there are any.
 
-        With `state_path` the work is done in pieces of four batches and kept in that file, so that
-        a call that broke off can be repeated.
+        With `state_path` batch after batch is finished and kept in that file, so that a call that
+        broke off can be repeated.
         """
         batch = self._batch(x_orig, y_orig)
         condition = self._condition()
@@ -120,10 +120,10 @@ class AutoAttack:
             self._say(f"{line} (total time {seconds:.1f} s)")
 
         radius = radii(self.eps, self.ball, len(batch))
-        facts: dict[str, Any] = {"ball": self.ball, "seed": self.seed, "width": bs, "after": after}
+        facts: dict[str, Any] = {"ball": self.ball, "seed": self.seed, "width": bs}
         facts |= {"num_classes": self._num_classes}
         if state_path is None:
-            found = attacked(self.model, batch, condition, radius=radius, **facts)
+            found = attacked(self.model, batch, condition, radius=radius, after=after, **facts)
         else:
             found = self._in_pieces(batch, condition, radius, Path(state_path), facts)
         self._found = predictions(condition, batch, found, radius, self.ball, self.seed)
@@ -134,9 +134,9 @@ class AutoAttack:
     def _in_pieces(
         self, batch: Batch, condition: Condition, radius: Tensor, path: Path, facts: dict[str, Any]
     ) -> Judged:
-        """Attack four batches at a time and keep what is done after each."""
+        """Attack batch after batch and keep what is done after each."""
         about = {
-            "model": model_hash(self.model, "function"),
+            "model": content_of(self.model).hex(),
             "data": data_hash(batch.images, batch.labels),
             "attack": [condition.name, radius.tolist(), self.ball.name, self.seed],
         }
@@ -144,10 +144,12 @@ class AutoAttack:
         done = sum(len(part.predicted) for part in parts)
         if done:
             self._say(f"{done} of {len(batch)} images taken from {path}")
-        for rows in torch.split(torch.arange(done, len(batch)), _PIECE * facts["width"]):
+        for rows in torch.split(torch.arange(done, len(batch)), facts["width"]):
             if len(rows):
                 piece = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
                 found = attacked(self.model, piece, condition, radius=radius[rows], **facts)
+                standing = int((found.fell_to == STANDING).sum())
+                self._say(f"{standing} of the next {len(rows)} images stand")
                 parts = [_joined([*parts, found])]
                 tensors = {name: getattr(parts[0], name) for name in _TENSORS}
                 write_tensors(path, tensors, {**about, "attacks": found.attacks})

@@ -34,8 +34,7 @@ def model_hash(model: LogitModel, spec: Any = None) -> str:
                 "another; give it a name of its own that changes with its weights (name=…)"
             )
         return digest.hexdigest()
-    for piece in content_of(model):
-        digest.update(piece)
+    digest.update(content_of(model))
     return digest.hexdigest()
 
 

@@ -14,7 +14,7 @@ from classwise.attacks.blackbox import BlackBox, onnx_files
 from classwise.auditing.evaluate import checked, class_report, remarks, steady_flags
 from classwise.auditing.fingerprint import data_hash
 from classwise.auditing.flags import check_records
-from classwise.auditing.kept import Place, audit_model, note_keys
+from classwise.auditing.kept import Place, audit_model, notes_on
 from classwise.auditing.metrics import ClassReport
 from classwise.auditing.predictions import describe, write_card
 from classwise.data.batches import Batches
@@ -71,9 +71,10 @@ def audit(
         place = _place(Path(out), model, known, name, repeat, data_hash(pixels, numbers, names),
                        describe("given images", names, groups, words))  # fmt: skip
     facts: dict[str, Any] = {"attacks": attacks, "eps": eps, "norm": norm, "seed": seed}
+    batches = Batches(pixels, numbers, torch.arange(len(pixels)), batch_size)
     found = audit_model(
         known,
-        Batches(pixels, numbers, torch.arange(len(pixels)), batch_size),
+        batches,
         num_classes=num_classes,
         place=place,
         quiet=quiet,
@@ -84,8 +85,8 @@ def audit(
     if place is None:
         flags += check_records(found, names)
     else:
-        complete = dict.fromkeys(note_keys(facts, place.stamp.data_hash, len(pixels)))
-        flags = place.remember(known, names, flags, notes=complete)
+        notes = notes_on(place, batches, len(pixels), facts, None)
+        flags = place.remember(known, names, flags, notes=notes)
     report.about |= remarks(known, flags)
     return report
 

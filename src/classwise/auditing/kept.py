@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -133,13 +133,28 @@ def audit_model(
     return found
 
 
-def note_keys(facts: dict[str, Any], data_hash: str, count: int) -> list[str]:
-    """What a note on this audit is kept under: each of its attacks on its data."""
+def notes_on(
+    place: Place, batches: Batches, size: int, facts: Mapping[str, Any], note: str | None
+) -> dict[str, str | None]:
+    """What the ledger now lacks of an audit's images, for each attack; None where nothing is.
+
+    `size` is that of the whole split. Where everything asked for is there, but more besides, an
+    earlier audit may have chosen that by what it saw: its note stays.
+    """
     ball = parse_norm(facts["norm"])
-    radius = radii(facts["eps"], ball, count).numpy()
-    attacks = parse_attacks(facts["attacks"])
-    keys = [_key(one, radius, ball.name, facts["seed"]) for one in attacks]
-    return [note_key({"data_hash": data_hash, "attack_key": key}) for key in keys]
+    wanted = batches.origin.cpu().numpy()
+    radius = radii(facts["eps"], ball, len(wanted)).numpy()
+    notes: dict[str, str | None] = {}
+    for attack in parse_attacks(facts["attacks"]):
+        stamp = replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
+        known = place.ledger.read(stamp)
+        have = wanted[:0] if known is None else known.sample
+        key = note_key({"data_hash": stamp.data_hash, "attack_key": stamp.attack_key})
+        if not np.isin(wanted, have).all():
+            notes[key] = note
+        elif len(have) in (len(wanted), size):
+            notes[key] = None
+    return notes
 
 
 def _key(attack: Condition, radius: Any, norm: str, seed: int) -> str:

@@ -87,7 +87,7 @@ def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
     if "identity" in _read_json(folder / "run.json"):
         raise ClasswiseError(
-            f"{folder} holds a training run, whose run.json would be lost; give another --out, or "
+            f"{folder} holds a training run, whose run.json would be lost; give another folder, or "
             f"audit the run itself: classwise audit {folder}"
         )
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
@@ -162,7 +162,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     audit has the class names it was written with; `about` is for those that say nothing.
     """
     facts = audit_facts(folder)
-    said = {key: {**about, **own} for key, own in read_abouts(ledger_folder(folder)).items()}
+    said = {key: own_or(about, own) for key, own in read_abouts(ledger_folder(folder)).items()}
     abouts = {_key(one): said.get((one["model_hash"], one["data_hash"]), about) for one in facts}
     with open_table(ledger_folder(folder)) as base:
         cells = base.execute(
@@ -173,7 +173,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     for key, own in abouts.items():
         count = len(own["data"]["class_names"])
         tables[key] = torch.zeros(count, count, dtype=torch.int64)
-    for *where, label, predicted, count in cells:
+    for *where, label, predicted, count in sorted(cells, key=lambda cell: -max(cell[5:7])):
         table = tables[tuple(where)]
         if max(label, predicted) >= len(table):
             raise ClasswiseError(
@@ -197,6 +197,17 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         recipe = abouts[_key(found[0][0])]["recipe_name"]
         audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
     return audits
+
+
+def own_or(card: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a shard says of itself; of its data the card, if that names the same classes.
+
+    The card may be the younger one, and know superclasses.
+    """
+    found = {**card, **own}
+    if list(own.get("data", {}).get("class_names", ())) == list(card["data"]["class_names"]):
+        found["data"] = card["data"]
+    return found
 
 
 def audit_facts(folder: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from classwise.auditing.predictions import (
     audit_facts,
     condition_labels,
     ledger_folder,
+    own_or,
     read_card,
 )
 from classwise.auditing.remarks import read_note, read_remarks
@@ -80,7 +81,7 @@ def read_stored(path: Path, *, weights: str = "", split: str = "test") -> Stored
         )
     facts = [one for one in facts if one["shown_weights"] == chosen]
     owner = facts[0]["model_hash"], facts[0]["data_hash"]
-    about = {**card, **read_abouts(ledger_folder(path)).get(owner, {})}
+    about = own_or(card, read_abouts(ledger_folder(path)).get(owner, {}))
     names = tuple(about["data"]["class_names"])
     facts.sort(key=lambda one: (one["radius"], one["condition"], one["seed"]))
     ledger = Ledger(ledger_folder(path))

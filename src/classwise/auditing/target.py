@@ -17,7 +17,7 @@ from classwise.attacks.blackbox import BlackBox, onnx_files, open_onnx
 from classwise.auditing.evaluate import class_report, progress_bar, remarks, steady_flags
 from classwise.auditing.flags import Flag, check_records
 from classwise.auditing.health import check_health
-from classwise.auditing.kept import Place, audit_model, note_keys
+from classwise.auditing.kept import Place, audit_model, notes_on
 from classwise.auditing.ledger import piece
 from classwise.auditing.predictions import AuditedWeights, describe, write_card
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
@@ -115,7 +115,7 @@ def audit_target(
             "seed": seed,
             "place": place,
         }
-        note, missing = None, False
+        note = None
         if asked is None and minutes is None:
             found = audit_model(model, batches, **facts, quiet=quiet, title=f"{recipe} {name}")
         else:
@@ -124,7 +124,7 @@ def audit_target(
             left = None if minutes is None or not audits else max(minutes - spent, 1e-9)
             limits = {"question": asked, "minutes": left or minutes, "seed": seed}
             partly = _audit_partly(model, batches, images.class_names, limits, facts, quiet)
-            found, note, missing = partly.found, partly.words, bool(partly.unexamined)
+            found, note = partly.found, partly.words
         report = class_report(
             found, images.class_names, images.superclass_of, images.superclass_names
         )
@@ -133,8 +133,7 @@ def audit_target(
         if place is None:
             seen += check_records(found, images.class_names)
         else:
-            keys = note_keys(facts, place.stamp.data_hash, len(batches.labels))
-            notes: dict[str, str | None] = dict.fromkeys(keys, note if missing else None)
+            notes = notes_on(place, batches, len(images), facts, note)
             seen = place.remember(model, images.class_names, seen, probed=probed, notes=notes)
         met = {flag.name for flag in probed or ()}
         flags = [*(probed or ()), *(flag for flag in seen if flag.name not in met)]

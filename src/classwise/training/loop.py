@@ -1,7 +1,7 @@
 """The training loop, the only one: read it top to bottom as the walk of the data.
 
 load -> split -> batch -> attack -> mix -> loss -> step -> counts -> average -> keep -> policies
--> record
+-> record, where `step.py` has the part from the attack to the counts
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
-from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
 from classwise.data.augment import fit_augment
@@ -30,8 +29,6 @@ from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
-from classwise.models.classifier import all_outputs
-from classwise.objective import Outer, plain_step, total
 from classwise.recipe import Method, Recipe, load_recipe
 from classwise.slots import KEEPS
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
@@ -46,8 +43,8 @@ from classwise.training.run import (
     rewrite_lines,
 )
 from classwise.training.state import Progression, load_state, save_state
+from classwise.training.step import Step
 from classwise.training.validate import Checker
-from classwise.types import Batch
 
 TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
 
@@ -109,10 +106,9 @@ class Trainer:
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
         side = min(data.images.shape[2:])
-        self.augment = fit_augment(self.slots.augment, side, data.mirrored)
-        self.ball, self.inner = parse_norm(config.norm), self.slots.inner
+        ball = parse_norm(config.norm)
         # Conditions under which validation looks: clean always, attacked if training attacks.
-        attack = parse_attack(config.valid_attack).name if self.inner else "clean"
+        attack = parse_attack(config.valid_attack).name if self.slots.inner else "clean"
         self.chosen_by = Seen("valid", attack)
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model = model_to_train(self.about["network"], recipe, config, device)
@@ -120,6 +116,17 @@ class Trainer:
         self.teacher = frozen_teacher(recipe, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
+        self.step = Step(
+            self.model,
+            self.optimiser,
+            self.slots,
+            config,
+            fit_augment(self.slots.augment, side, data.mirrored),
+            ball,
+            self.teacher,
+            self.num_classes,
+            device,
+        )
         self.base = ClassSettings.uniform(
             self.num_classes,
             margin=config.eps,
@@ -133,7 +140,7 @@ class Trainer:
             splits,
             self.num_classes,
             config.eps,
-            self.ball,
+            ball,
             config.seed,
             self.slots,
             self.base,
@@ -184,6 +191,8 @@ class Trainer:
         counts: dict[Seen, ClassCounts] = {}
         sums: dict[str, float] = {}
         kept = {name: dict(values) for name, values in state.regularisers.items()}
+        details = self.chain.details(state.epoch + 1)
+        extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
         done = 0
         self.model.train()
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -195,7 +204,10 @@ class Trainer:
                 rate = learning_rate(config, state.epoch + number / len(self.train_data))
                 for group in self.optimiser.param_groups:
                     group["lr"] = rate
-                seen, losses = self.step(batch, settings, kept, moment, number)
+                seen, losses = self.step(batch, settings, kept, moment, details, extra_look)
+                if not math.isfinite(losses["total"]):
+                    where = f"batch {number + 1} of {len(self.train_data)}"
+                    raise self._diverged(state.epoch, where, losses["total"])
                 for key, value in seen.items():
                     counts[key] = counts[key] + value if key in counts else value
                 for name, loss in losses.items():
@@ -206,84 +218,6 @@ class Trainer:
         means = {name: value / done for name, value in sums.items()}
         on_host = {key: value.to("cpu") for key, value in counts.items()}
         return replace(state, regularisers=kept), on_host, means
-
-    def step(
-        self,
-        batch: Batch,
-        settings: ClassSettings,
-        kept: dict[str, dict[str, Tensor]],
-        moment: Moment,
-        number: int,
-    ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
-        """One batch: augment, attack, mix, loss, optimiser step, counts."""
-        slots, objective = self.slots, self.slots.objective
-        assert objective is not None
-        images = self.augment(batch.images, batch.index, moment.seed, moment.epoch)
-        batch = replace(batch, images=images)
-        rows = settings.rows(batch.labels)
-        views = {"clean": images}
-        soft: dict[str, Tensor] = {}
-        teacher = None
-        if self.teacher is not None:
-            with torch.no_grad():
-                teacher = self.teacher(images)
-        if self.inner is not None:
-            tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
-            with self._precision():
-                views |= self.inner.perturb(
-                    self.model,
-                    batch,
-                    moment,
-                    radius=rows.margin,
-                    step=rows.step,
-                    ball=self.ball,
-                    target_odds=rows.target_odds,
-                    teacher=tempered,
-                )
-        attacked = views.get("robust")
-        if slots.mix is not None:
-            outputs = self.num_classes + (slots.extra_outputs or 0)
-            views, soft = slots.mix(batch, views, outputs, self.num_classes, moment)
-        seen: dict[str, Any] = {}
-
-        def forward() -> Tensor:
-            with self._precision():
-                found = {
-                    view: all_outputs(self.model, views[view]).float() for view in objective.views
-                }
-            outer = Outer(found, batch.labels, rows, soft, teacher)
-            terms = objective.terms(outer)
-            loss = total(terms, slots.reduction or "mean")
-            parts = {term.name: float(term.values.detach().mean()) for term in terms}
-            states = dict(kept)
-            for rule in slots.regularisers:
-                penalty, states[rule.name] = rule.penalty(outer, kept[rule.name])
-                loss, parts[rule.name] = loss + penalty, float(penalty.detach())
-            seen.update(outputs=found, parts=parts, states=states, total=loss.item())
-            if not math.isfinite(seen["total"]):
-                where = f"batch {number + 1} of {len(self.train_data)}"
-                raise self._diverged(moment.epoch, where, seen["total"])
-            return loss
-
-        rule = slots.step_rule or plain_step
-        rule(forward, self.model, self._backward, self._update, moment)
-        kept.update(seen["states"])
-        details = self.chain.details(moment.epoch + 1)
-        counted = dict(seen["outputs"])
-        if slots.mix is not None and not slots.mix.pure:
-            counted.pop("robust", None)
-            needed = self.chain.needs(moment.epoch + 1)
-            if attacked is not None and Seen("train", "robust") in needed:
-                # No pure robust logits in the outer forward: one more, with frozen buffers.
-                with batchnorm_mode(self.model, "batch"), torch.no_grad():
-                    counted["robust"] = all_outputs(self.model, attacked)
-        counts = {
-            Seen("train", name): ClassCounts.of_logits(
-                batch.labels, logits[:, : self.num_classes], details
-            )
-            for name, logits in counted.items()
-        }
-        return counts, {"total": seen["total"], **seen["parts"]}
 
     def boundary(
         self, state: Progression, counts: Mapping[Seen, ClassCounts], losses: Mapping[str, float]
@@ -336,20 +270,6 @@ class Trainer:
 
     def _moment(self, epoch: int) -> Moment:
         return Moment(self.config.seed, epoch, self.config.epochs)
-
-    def _backward(self, loss: Tensor) -> None:
-        self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def _update(self) -> None:
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-        self.optimiser.step()
-
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
-        )
 
     def _diverged(self, epoch: int, where: str, value: float) -> ClasswiseError:
         return ClasswiseError(

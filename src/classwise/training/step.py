@@ -1,0 +1,128 @@
+"""One batch on its way through a recipe: augment, attack, mix, loss, optimiser step, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from classwise.attacks.ball import Ball
+from classwise.attacks.inner import Moment
+from classwise.attacks.pgd import batchnorm_mode
+from classwise.classes.counts import ClassCounts
+from classwise.classes.settings import ClassSettings, Seen
+from classwise.models.classifier import all_outputs
+from classwise.objective import Outer, plain_step, total
+from classwise.slots import Slots
+from classwise.training.config import TrainConfig
+from classwise.types import Batch
+
+
+@dataclass(frozen=True)
+class Step:
+    """What every batch of a run goes through, and with what."""
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    slots: Slots
+    config: TrainConfig
+    augment: Callable[..., Tensor]
+    ball: Ball
+    teacher: nn.Module | None
+    num_classes: int
+    device: torch.device
+
+    def __call__(
+        self,
+        batch: Batch,
+        settings: ClassSettings,
+        kept: dict[str, dict[str, Tensor]],
+        moment: Moment,
+        details: frozenset[str],
+        count_robust: bool,
+    ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
+        """Take the step; class counts of each view and the parts of the loss.
+
+        `kept` is the regularisers' memory, brought up to date. `details` are what the class counts
+        must hold, and `count_robust` says whether the attacked images must be among them.
+        """
+        slots, objective, inner = self.slots, self.slots.objective, self.slots.inner
+        assert objective is not None
+        images = self.augment(batch.images, batch.index, moment.seed, moment.epoch)
+        batch = replace(batch, images=images)
+        rows = settings.rows(batch.labels)
+        views = {"clean": images}
+        soft: dict[str, Tensor] = {}
+        teacher = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher = self.teacher(images)
+        if inner is not None:
+            tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
+            with self._precision():
+                views |= inner.perturb(
+                    self.model,
+                    batch,
+                    moment,
+                    radius=rows.margin,
+                    step=rows.step,
+                    ball=self.ball,
+                    target_odds=rows.target_odds,
+                    teacher=tempered,
+                )
+        attacked = views.get("robust")
+        if slots.mix is not None:
+            outputs = self.num_classes + (slots.extra_outputs or 0)
+            views, soft = slots.mix(batch, views, outputs, self.num_classes, moment)
+        seen: dict[str, Any] = {}
+
+        def forward() -> Tensor:
+            with self._precision():
+                found = {
+                    view: all_outputs(self.model, views[view]).float() for view in objective.views
+                }
+            outer = Outer(found, batch.labels, rows, soft, teacher)
+            terms = objective.terms(outer)
+            loss = total(terms, slots.reduction or "mean")
+            parts = {term.name: float(term.values.detach().mean()) for term in terms}
+            states = dict(kept)
+            for rule in slots.regularisers:
+                penalty, states[rule.name] = rule.penalty(outer, kept[rule.name])
+                loss, parts[rule.name] = loss + penalty, float(penalty.detach())
+            seen.update(outputs=found, parts=parts, states=states, total=loss.item())
+            return loss
+
+        rule = slots.step_rule or plain_step
+        rule(forward, self.model, self._backward, self._update, moment)
+        kept.update(seen["states"])
+        counted = dict(seen["outputs"])
+        if slots.mix is not None and not slots.mix.pure:
+            counted.pop("robust", None)
+            if attacked is not None and count_robust:
+                # No pure robust logits in the outer forward: one more, with frozen buffers.
+                with batchnorm_mode(self.model, "batch"), torch.no_grad():
+                    counted["robust"] = all_outputs(self.model, attacked)
+        counts = {
+            Seen("train", name): ClassCounts.of_logits(
+                batch.labels, logits[:, : self.num_classes], details
+            )
+            for name, logits in counted.items()
+        }
+        return counts, {"total": seen["total"], **seen["parts"]}
+
+    def _backward(self, loss: Tensor) -> None:
+        self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def _update(self) -> None:
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimiser.step()
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
+        )
