@@ -107,11 +107,8 @@ class TestUnfinished:
     def test_nothing_is_decided(self, tmp_path, contract, rule):
         path = ledger(tmp_path / "run", [15, 40, 80])
         self.unfinished(path)
-        one = decide(contract, path, rule)
-        assert one.status == "undecided"
-        assert "only in part" in one.why
-        assert "60 of 300" in one.why
-        assert decide(contract, path, f"{rule}\nstrict = true").holds is False
+        with refused("cannot be decided", "only in part", "60 of 300", "in full"):
+            decide(contract, path, rule)
         self.unfinished(path, None)  # it was completed later
         assert decide(contract, path, rule).status in ("passed", "failed")
 
@@ -120,11 +117,13 @@ class TestUnfinished:
         old = ledger(tmp_path / "old", [15, 40, 80])
         rule = "[[rule]]\nunder = 'pgd-2'\nno_class_drops_more_than = '40 points'\n"
         assert gate(contract(rule), new, old).outcomes[0].status == "passed"
+        write_remarks(
+            old, "m1", seen={"d1": ["random: luck"]}, probed=None, black_box=False, notes={}
+        )
+        assert gate(contract(rule), new, old).remarks == ("baseline: random: luck",)
         self.unfinished(old)
-        found = gate(contract(rule), new, old)
-        assert found.outcomes[0].status == "undecided"
-        assert "old" in found.outcomes[0].why
-        assert found.remarks == ("baseline: 60 of 300 images judged",)
+        with refused("cannot be decided", "old was examined only in part"):
+            gate(contract(rule), new, old)
 
     def test_images_that_only_one_saw_are_counted(self, tmp_path, contract):
         new = ledger(tmp_path / "new", [15, 40, 80], model="m2")

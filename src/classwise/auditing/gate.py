@@ -220,8 +220,7 @@ def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Out
         )
     if rule.no_class_drops_more_than is not None:
         return _drop(rule, label, audit, baseline)
-    if label in audit.unfinished:
-        return _in_part(rule, audit, label)
+    _check_complete(rule, audit, label)
     names = audit.class_names
     sizes = np.bincount(found.label, minlength=len(names)).astype(np.float64)
     hits = np.bincount(found.label[found.correct], minlength=len(names)).astype(np.float64)
@@ -243,10 +242,13 @@ def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Out
     return _outcome(rule, names, rates, low, high, float(bar or 0), sizes, "")
 
 
-def _in_part(rule: Rule, audit: StoredAudit, label: str) -> Outcome:
+def _check_complete(rule: Rule, audit: StoredAudit, label: str) -> None:
     """No verdict on an audit that chose its images by what it saw of them, and stopped early."""
-    why = f"{audit.name} was examined only in part ({audit.unfinished[label]}); audit it in full"
-    return Outcome(rule, "undecided", why)
+    if label in audit.unfinished:
+        raise ClasswiseError(
+            f"the rule {rule.words!r} cannot be decided: {audit.name} was examined only in part "
+            f"({audit.unfinished[label]}); audit it in full"
+        )
 
 
 def _drop(rule: Rule, label: str, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:
@@ -260,8 +262,7 @@ def _drop(rule: Rule, label: str, audit: StoredAudit, baseline: StoredAudit | No
             f"(attack, eps, norm, seed and verdict alike); it has {', '.join(baseline.conditions)}"
         )
     for one, name in ((audit, label), (baseline, twins[0])):
-        if name in one.unfinished:
-            return _in_part(rule, one, name)
+        _check_complete(rule, one, name)
     (change,) = diff_stored(baseline, audit, attacks=(twins[0],), draws=1)
     present = int((change.sizes > 0).sum())
     # One-sided in each class, and shared out so that all classes hold at once (Bonferroni).
