@@ -113,7 +113,7 @@ class Trainer:
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model = model_to_train(self.about["network"], recipe, config, device)
         check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
-        self.teacher = frozen_teacher(recipe, self.num_classes, device)
+        self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.step = Step(
