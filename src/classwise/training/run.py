@@ -98,6 +98,7 @@ class Run:
     """A training run on disk."""
 
     path: Path
+    own_model: str | None = None  # `module:callable` as the user named it, never as the folder does
 
     def claim(self, about: Mapping[str, Any]) -> None:
         """Take an empty folder, or step into the same run again; another one is refused."""
@@ -183,7 +184,7 @@ class Run:
         """
         if weights not in self.weights:
             raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
-        return load_model(self.weights_path(weights), spec)[0]
+        return load_model(self.weights_path(weights), spec or self.own_model)[0]
 
 
 def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
