@@ -76,7 +76,7 @@ def shut_gates(
         else:
             who = "class" if gate.on == "worst" else "10 % of the classes"
             why = (
-                f"the worst {who} reached {100 * average.best:.1f} % of validation data at best, "
+                f"the worst {who} reached {100 * average.best:.1f} % on validation data at best, "
                 f"below the threshold of {100 * gate.threshold:g} %; use gate=share, or a lower "
                 "threshold"
             )
