@@ -18,22 +18,22 @@ from classwise.attacks.suite import Suite
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import QUARTER, Call, Share, parse_call, split_outside_brackets
 
-# Every attack but `clean` also takes `eps`, a radius of its own in place of the audit's.
+# `eps` is a radius of its own, in place of the one that an audit or a run has for all.
 KNOWN_ATTACKS = {
     "clean": "the images as they are",
-    "fgsm": "one step of the whole radius, from the image itself",
-    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start, target, "
+    "fgsm": "one step of the whole radius, from the image itself; options: eps",
+    "pgd-K": "K steps up the cross-entropy from a random start; options: eps, step, start, target, "
     "restarts, verdict, logits, labels",
     "cw-K": "the same up the CW loss, best other logit minus the true one",
-    "apgd-ce": "APGD on cross-entropy; options: steps, restarts, eot",
-    "apgd-dlr": "APGD on the difference of logits ratio; options: steps, restarts, eot",
-    "apgd-t": "APGD on the targeted ratio, a round per target; options: steps, targets, eot",
-    "fab-t": "FAB towards each target; options: steps, targets",
-    "square": "random squares, without gradients; options: queries, p, restarts",
-    "deepfool": "across the nearest linearised boundary; options: steps, targets, overshoot",
-    "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing",
-    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for models that are random",
-    "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… may end it",
+    "apgd-ce": "APGD on cross-entropy; options: eps, steps, restarts, eot",
+    "apgd-dlr": "APGD on the difference of logits ratio; options: eps, steps, restarts, eot",
+    "apgd-t": "APGD on the targeted ratio, a round per target; options: eps, steps, targets, eot",
+    "fab-t": "FAB towards each target; options: eps, steps, targets",
+    "square": "random squares, without gradients; options: eps, queries, p, restarts",
+    "deepfool": "across the nearest linearised boundary; options: eps, steps, targets, overshoot",
+    "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing; options: eps",
+    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for models that are random; options: eps",
+    "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… among them is for all",
 }
 
 _COUNT = Option(1, least=1)
