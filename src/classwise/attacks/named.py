@@ -32,8 +32,8 @@ KNOWN_ATTACKS = {
     "square": "random squares, without gradients; options: eps, queries, p, restarts",
     "deepfool": "across the nearest linearised boundary; options: eps, steps, targets, overshoot",
     "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing; options: eps",
-    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for models that are random; options: eps",
-    "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… among them is for all",
+    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for random models; options: eps",
+    "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… is for all",
 }
 
 _COUNT = Option(1, least=1)
