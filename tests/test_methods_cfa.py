@@ -339,6 +339,14 @@ class TestShutGates:
         open_one = average.update(nn.Linear(1, 1), 4, 6, counts_with([0.9, 0.2]))
         assert list(shut_gates([open_one], 4, 6)) == []
 
+    def test_it_says_what_kept_a_gate_on_a_share_shut(self):
+        nothing = RunningAverage(Average("fawa", 0.85, 2, ShareGate(0.5)), best=0.0)
+        assert "above 0 %" in next(shut_gates([nothing], 3, 6))[1]
+        early = RunningAverage(Average("fawa", 0.85, 2, ShareGate(0.5)))
+        for epoch, low in enumerate((0.4, 0.1, 0.1), start=1):
+            early = early.update(nn.Linear(1, 1), epoch, 6, counts_with([0.9, low]))
+        assert "40.0 % on validation data before it began" in next(shut_gates([early], 3, 6))[1]
+
     def test_an_average_that_has_not_begun_is_not_shut(self):
         late = RunningAverage(Average("fawa", 0.85, 0.75, Gate(0.2)), best=0.1)
         assert list(shut_gates([late], 7, 12)) == []

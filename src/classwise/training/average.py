@@ -66,19 +66,24 @@ def shut_gates(
         gate = average.rule.gate
         if gate is None or average.taken or epoch < max(epochs / 2, average.first_epoch(epochs)):
             continue
+        best = 100 * (average.best or 0.0)
         if average.best is None:
             why = "there are no validation data to open it by; set valid=0.02"
-        elif isinstance(gate, ShareGate):
-            why = (
-                "its worst classes have not come above 0 % on validation data; train longer, or "
-                "hold out more images, as with valid=0.1"
-            )
-        else:
+        elif isinstance(gate, Gate):
             who = "class" if gate.on == "worst" else "10 % of the classes"
             why = (
-                f"the worst {who} reached {100 * average.best:.1f} % on validation data at best, "
-                f"below the threshold of {100 * gate.threshold:g} %; use gate=share, or a lower "
-                "threshold"
+                f"the worst {who} reached {best:.1f} % on validation data at best, and the "
+                f"threshold is {100 * gate.threshold:g} %; use gate=share, or a lower threshold"
+            )
+        elif best > 0:
+            why = (
+                f"the worst classes reached {best:.1f} % on validation data before it began, and "
+                f"no epoch since has come to {gate.share:g} of that; use a lower share"
+            )
+        else:
+            why = (
+                "the worst classes have not come above 0 % on validation data; train longer, or "
+                "hold out more images, as with valid=0.1"
             )
         name = average.rule.name
         yield name, f"{name} is still shut after {epoch} of {epochs} epochs: {why}"
