@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from classwise.classes.counts import ClassCounts
 from classwise.recipe import epoch_of
-from classwise.slots import Average, ShareGate
+from classwise.slots import Average, Gate
 
 
 @dataclass(frozen=True, slots=True)
