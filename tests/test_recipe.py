@@ -241,7 +241,7 @@ class TestOwners:
         assert table["reference"] == ("clean", "trades")
         assert table["start"] == ("gaussian", "trades")
         assert table["steps"] == ("10", "trades")
-        assert table["step"] == ("eps / 4", "-")
+        assert table["step"] == ("eps/4", "trades")
         assert table["batchnorm"] == ("eval", "trades")
         assert table["beta"] == ("3.0", "trades")
         assert table["objective"][1] == "trades"

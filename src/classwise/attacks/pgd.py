@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from classwise.attacks.ball import LINF, Ball, per_image
 from classwise.attacks.losses import AttackLoss
 from classwise.attacks.stops import StopWatch
+from classwise.spelling import Share
 from classwise.types import Images, LogitModel, PerSample
 
 BatchNormMode: TypeAlias = Literal["train", "eval", "batch"]
@@ -70,6 +71,19 @@ def pgd(
         before, current = current, moved
     # A start outside the ball that no step moved must not leave like that.
     return ball.project(current.detach(), images, radius)
+
+
+def step_sizes(step: float | Share, radius: PerSample) -> PerSample:
+    """The step of each sample: the same number for all, or a share of each one's radius.
+
+    >>> radius = torch.tensor([0.25, 0.5])
+    >>> step_sizes(0.125, radius).tolist(), step_sizes(Share(4), radius).tolist()
+    ([0.125, 0.125], [0.0625, 0.125])
+    """
+    if isinstance(step, Share):
+        part: PerSample = step.of(radius)
+        return part
+    return torch.full_like(radius, step)
 
 
 @contextmanager

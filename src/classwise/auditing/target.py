@@ -82,7 +82,7 @@ def audit_target(
     if limit:
         chosen = balanced_subset(images.labels, limit, seed=0)
     if eps is None:
-        eps = config.eps if config else 8 / 255
+        eps = config.eps_of_judge if config else 8 / 255
     if norm is None:
         norm = config.norm if config else "Linf"
     asked = None if question is None else parse_question(question, images.class_names)

@@ -47,6 +47,10 @@ def train(
     eps: Annotated[
         str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")
     ] = None,
+    judge_eps: Annotated[
+        str | None,
+        typer.Option(help="Radius of validation, and of audits. [default: the training eps]"),
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training data. [default: 30]")
     ] = None,
@@ -60,7 +64,7 @@ def train(
         int | None, typer.Option(help="Train on so many images, balanced. [default: all]")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20.")
+        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="All draws follow from it. [default: 0]")] = None,
     folder: Annotated[
@@ -89,6 +93,7 @@ def train(
         "data": data,
         "model": model,
         "eps": eps,
+        "judge_eps": judge_eps,
         "epochs": epochs,
         "batch_size": batch_size,
         "lr": lr,

@@ -9,7 +9,8 @@ from pydantic import Field
 from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
 from classwise.recipe import Method
-from classwise.slots import Slots
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 
 
 class AT(Method):
@@ -24,7 +25,7 @@ class AT(Method):
     base: ClassVar[bool] = True
 
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "train"
 
     def fill(self) -> Slots:

@@ -12,7 +12,8 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Method
-from classwise.slots import Slots
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Mart(Method):
 
     beta: Annotated[float, Field(ge=0)] = 5.0  # β, λ in the paper
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 
     def fill(self) -> Slots:

@@ -7,13 +7,14 @@ weight average behind a fairness gate (FAWA). `cfa` is all that apply to the bas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback
+from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method, epoch_of
-from classwise.slots import Average, Gate, Slots
+from classwise.slots import Average, Gate, ShareGate, Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,29 +99,66 @@ class CCR(Method):
         return Slots(policies=(CalibratedBeta(self.beta_floor, self.start),))
 
 
-class FAWA(Method):
+class _Gated(Method):
+    """Options of the average behind a gate."""
+
+    gate: Literal["threshold", "share"] = "threshold"
+    threshold: Annotated[float, Field(ge=0)] | None = None  # δ; 0.2
+    on: Literal["worst", "tail"] | None = None  # worst
+    share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the best so far; 0.5
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
+    start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run
+
+    def _gate_options(self) -> dict[str, Any]:
+        """Fill in what belongs to the chosen gate, and refuse what belongs to the other."""
+        defaults: dict[str, dict[str, Any]] = {
+            "threshold": {"threshold": 0.2, "on": "worst"},
+            "share": {"share": 0.5},
+        }
+        own = defaults.pop(self.gate)
+        for other, options in defaults.items():
+            for option in options:
+                if getattr(self, option) is not None:
+                    raise ClasswiseError(
+                        f"{self.name}({option}={getattr(self, option)!r}) has no effect with "
+                        f"gate={self.gate}; leave it out, or say gate={other}"
+                    )
+        return {option: v for option, v in own.items() if getattr(self, option) is None}
+
+    def _average(self) -> Average:
+        gate: Gate | ShareGate
+        if self.gate == "share":
+            assert self.share is not None
+            gate = ShareGate(self.share)
+        else:
+            assert self.threshold is not None
+            assert self.on is not None
+            gate = Gate(self.threshold, self.on)
+        return Average("fawa", self.decay, self.start, gate)
+
+
+class FAWA(_Gated):
     """A weight average that takes in only epochs whose worst class is robust enough.
 
     θ̄ ← d·θ̄ + (1 − d)·θ where min_k R_k ≥ δ on validation data, under one eps for every class.
-    With many classes the minimum stays near 0: `on=tail` looks at the mean of the worst 10 %.
-    An average that never opened has no weights at all.
+    With many classes the minimum stays near 0: `on=tail` looks at the mean of the worst 10 %, and
+    `gate=share` asks for a share of the best so far instead of a level that must be known. An
+    average that never opened has no weights at all.
     """
 
     name: ClassVar[str] = "fawa"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
 
-    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
-    on: Literal["worst", "tail"] = "worst"
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
-    start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run
+    def resolve(self, among: Among) -> Method:  # noqa: ARG002
+        """Fill in the options of the gate."""
+        return self.model_copy(update=self._gate_options())
 
     def fill(self) -> Slots:
         """One gated average."""
-        gate = Gate(self.threshold, self.on)
-        return Slots(averages=(Average("fawa", self.decay, self.start, gate),))
+        return Slots(averages=(self._average(),))
 
 
-class CFA(Method):
+class CFA(_Gated):
     """CCM and FAWA, and CCR where the base has a β."""
 
     name: ClassVar[str] = "cfa"
@@ -129,14 +167,10 @@ class CFA(Method):
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     beta_floor: Annotated[float, Field(ge=0, le=1)] | None = None  # λ₂; None is without CCR
     calibrate: Annotated[float, Field(ge=0)] = 1  # first calibrated epoch, or fraction of the run
-    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
-    on: Literal["worst", "tail"] = "worst"
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
-    start: Annotated[float, Field(ge=0)] = 0.25  # of the average
 
     def resolve(self, among: Among) -> Method:
         """Take the paper's floors for the base; a base without β gets no CCR."""
-        chosen = {}
+        chosen = self._gate_options()
         if self.margin_floor is None:
             chosen["margin_floor"] = among.first(MARGIN_FLOORS, 0.5)
         if self.beta_floor is None and among.base and "beta" in type(among.base).model_fields:
@@ -149,5 +183,4 @@ class CFA(Method):
         policies: tuple[ClassPolicy, ...] = (CalibratedMargin(self.margin_floor, self.calibrate),)
         if self.beta_floor is not None:
             policies += (CalibratedBeta(self.beta_floor, self.calibrate),)
-        gate = Gate(self.threshold, self.on)
-        return Slots(policies=policies, averages=(Average("fawa", self.decay, self.start, gate),))
+        return Slots(policies=policies, averages=(self._average(),))

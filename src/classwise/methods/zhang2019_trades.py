@@ -12,7 +12,8 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Among, Method
-from classwise.slots import Slots
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Trades(Method):
     beta: Annotated[float, Field(ge=0)] | None = None  # β; 6, or FRL's own beside it
     normalised: bool | None = None
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 
     def resolve(self, among: Among) -> Method:

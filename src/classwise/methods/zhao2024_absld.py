@@ -15,7 +15,8 @@ from classwise.attacks.pgd import BatchNormMode
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.objective import Outer, Term
 from classwise.recipe import Method, epoch_of
-from classwise.slots import Slots
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 from classwise.types import PerClass
 
 CLEAN, ROBUST = Seen("train", "clean"), Seen("train", "robust")
@@ -144,7 +145,7 @@ class ABSLD(Method):
         *(215 / 300, 260 / 300, 285 / 300),  # when r falls tenfold
     )
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 
     def fill(self) -> Slots:

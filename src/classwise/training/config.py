@@ -17,10 +17,11 @@ from pydantic import (
 from torch import nn
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.named import parse_attacks
-from classwise.classes.settings import Seen
+from classwise.attacks.fixed import radii_under
+from classwise.attacks.named import parse_attack
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_eps, split_outside_brackets
+from classwise.training.watched import Watched, parse_watched
 
 
 def _norm(value: str | float) -> str:
@@ -29,6 +30,10 @@ def _norm(value: str | float) -> str:
 
 def _radius(value: float | str, info: ValidationInfo) -> float:
     return parse_eps(value, info.data.get("norm", "Linf"))
+
+
+def _radius_or_none(value: float | str | None, info: ValidationInfo) -> float | None:
+    return None if value is None else _radius(value, info)
 
 
 class TrainConfig(BaseModel):
@@ -43,6 +48,8 @@ class TrainConfig(BaseModel):
     teacher_model: str = ""  # module:callable of a teacher that was made with one
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
+    # Where validation looks, and so best weights, gates and policies; None is the training eps.
+    judge_eps: Annotated[float | None, BeforeValidator(_radius_or_none)] = None
     epochs: Annotated[int, Field(ge=0)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
     optimiser: Literal["sgd", "adamw"] = "sgd"
@@ -55,7 +62,7 @@ class TrainConfig(BaseModel):
     schedule: Literal["step", "cosine", "cyclic", "one-cycle", "constant"] = "step"
     drops: tuple[float, ...] = (0.5, 0.75)  # epochs or fractions at which the rate falls tenfold
     valid_attack: str = "pgd-10"
-    watch: str = ""  # passive looks such as test:clean,test:pgd-20; not part of the identity
+    watch: str = ""  # passive looks such as test:clean,test:pgd-20@ema; not part of the identity
     watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -74,16 +81,17 @@ class TrainConfig(BaseModel):
             raise ClasswiseError(f"{where}={first['input']!r}: {first['msg'].lower()}") from None
 
     @property
-    def watched(self) -> list[Seen]:
-        """Splits and attacks to look at, passively."""
-        found = []
-        for piece in split_outside_brackets(self.watch, ",") if self.watch else []:
-            split, colon, attack = piece.strip().partition(":")
-            if not colon or split not in ("train", "test"):
-                raise ClasswiseError(
-                    f"watch {piece!r}: write SPLIT:ATTACK with train or test, as in test:pgd-20"
-                )
-            found += [Seen(split, one.name) for one in parse_attacks([attack])]
+    def eps_of_judge(self) -> float:
+        """The one radius, for every class, at which the model is judged."""
+        return self.eps if self.judge_eps is None else self.judge_eps
+
+    @property
+    def watched(self) -> list[Watched]:
+        """What to look at, passively; an attack without a radius of its own has the judge's."""
+        pieces = split_outside_brackets(self.watch, ",") if self.watch else []
+        found = [parse_watched(piece) for piece in pieces]
+        for one in found:
+            radii_under(parse_attack(one.seen.attack), self.eps_of_judge, parse_norm(self.norm), 0)
         return found
 
 

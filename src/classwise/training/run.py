@@ -30,6 +30,8 @@ from classwise.models.card import model_of_card, read_card
 from classwise.recipe import Recipe, compose, make_method
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
+from classwise.training.fluctuation import mean_fluctuation
+from classwise.training.watched import parse_watched
 
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
 
@@ -166,6 +168,29 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """One record per finished epoch; a line torn by a crash is passed over."""
         return read_lines(self.path / "history.jsonl")
+
+    def fluctuation(self, of: str, last: int) -> dict[str, Any]:
+        """Mean change of each class, and of the worst, between epochs in a row, over the last ones.
+
+        `of` is written as in `watch`: `valid:pgd-10` is in every history, `valid:pgd-10@ema` for an
+        average; `test:pgd-10@ema` must have been watched in every epoch.
+        """
+        wanted = parse_watched(of, ("valid", "test", "train"))
+        rates, known = {}, set()
+        if wanted.seen.split == "valid":
+            for record in self.history:
+                found = record["valid"].get(wanted.average or "live", {})
+                known |= {f"valid:{attack}" for attack in found}
+                if wanted.seen.attack in found:
+                    rates[record["epoch"]] = found[wanted.seen.attack]
+        else:
+            for record in read_lines(self.path / "watch.jsonl"):
+                known |= set(record) - {"epoch"}
+                if str(wanted) in record:
+                    rates[record["epoch"]] = record[str(wanted)]
+        if not rates:
+            raise unknown(f"statistics of {self.path}", of, known or ["none"])
+        return mean_fluctuation(rates, last)
 
     @property
     def weights(self) -> list[str]:
