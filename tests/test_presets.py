@@ -1,6 +1,7 @@
 """Presets: the protocol that the papers share, and the scripts that methods were released with."""
 
 import csv
+from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
 
@@ -189,3 +190,32 @@ class TestTheConfiguration:
     def test_an_end_that_is_not_used_or_not_below_is_refused(self, more):
         with pytest.raises(ClasswiseError, match="final_lr"):
             TrainConfig(final_lr=0.02, **more)
+
+
+DOCUMENTED = [
+    [cell.strip().strip("`") for cell in line.strip("| ").split(" | ")]
+    for line in (Path(__file__).parents[1] / "docs" / "presets.md").read_text().splitlines()
+    if line.startswith("| `paper:")
+]
+
+
+class TestTheDocumentation:
+    def test_it_has_every_script(self):
+        assert {line[0] for line in DOCUMENTED} == {f"paper:{name}" for name in NAMES}
+
+    @pytest.mark.parametrize("line", DOCUMENTED, ids=lambda line: f"{line[0]} {line[1]}")
+    def test_a_line_says_what_the_preset_does(self, line):
+        preset, text, model, epochs, rate, falls, decay, radius, valid, _ = line
+        recipe, config = apply_preset(preset, parse_recipe(text), {})
+        rates = [learning_rate(config, number - 1) for number in range(1, config.epochs + 1)]
+        found = [n for n in range(2, config.epochs + 1) if rates[n - 1] < rates[n - 2]]
+        if falls == "with every step":
+            assert config.schedule == "cosine"
+        else:
+            assert found == ([] if falls == "never" else [int(n) for n in falls.split(", ")])
+        assert (config.model, config.epochs) == (model, int(epochs))
+        assert (config.lr, config.weight_decay) == (float(rate.split(",")[0]), float(decay))
+        eps, step = (float(Fraction(number)) for number in radius.split(", "))
+        taken = config.eps / 4 if recipe.slots.step is None else recipe.slots.step
+        assert (config.eps, taken) == pytest.approx((eps, step))
+        assert config.valid == {"none": "0"}.get(valid, valid)

@@ -75,7 +75,7 @@ def apply_preset(
     if own:
         script = _script(own, recipe)
         settings |= script.training
-        on_base |= {"step": script.step, **script.base}
+        on_base |= script.base if script.step is None else {"step": script.step, **script.base}
         methods = [_fill(m, script.own) if m.name == own else m for m in methods]
         methods = _cropped(methods, recipe, script)
     methods = [_fill(m, _known(m, on_base)) if m.base else m for m in methods]
