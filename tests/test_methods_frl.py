@@ -248,10 +248,14 @@ def test_a_resumed_run_is_the_straight_one(tmp_path, tiny, monkeypatch):
         assert files(straight) == files(resumed)
 
 
-def test_the_paper_preset_fine_tunes_a_given_model_gently():
+def test_its_own_preset_fine_tunes_a_given_model_gently():
     given = parse_recipe("trades+frl(begin='a.safetensors')")
-    _, config = apply_preset("paper", given, {})
-    assert (config.lr, config.epochs, config.schedule) == (0.001, 40, "constant")
-    _, config = apply_preset("paper", parse_recipe("trades+frl"), {})
-    assert (config.lr, config.epochs, config.valid) == (0.1, 200, "0.06")
-    assert learning_rate(config, 150) == pytest.approx(0.001)  # where the warm-up ends
+    recipe, config = apply_preset("paper:frl", given, {})
+    assert (config.lr, config.epochs, config.drops, config.valid) == (0.001, 40, (), "last:0.06")
+    assert {policy.start for policy in recipe.slots.policies} == {0}
+
+
+def test_beside_the_shared_protocol_its_rate_is_reached_where_the_warm_up_ends():
+    recipe, config = apply_preset("paper", parse_recipe("trades+frl"), {})
+    (start,) = {policy.start for policy in recipe.slots.policies}
+    assert learning_rate(config, start * config.epochs) == pytest.approx(0.001)

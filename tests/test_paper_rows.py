@@ -14,7 +14,7 @@ QUICK = {"model": "resnet9(width=2)", "eps": 0.1, "epochs": 2, "batch_size": 16,
 
 
 def test_the_table_is_whole():
-    rows = paper_rows()
+    rows = [row for row in paper_rows() if not row.variant]
     assert len(rows) == 82
     assert {row.paper for row in rows} == {"ahn", "wei", "benz", "medi", "amerehi"}
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from classwise.classes.settings import Chain, Seen
 from classwise.errors import ClasswiseError, unknown
+from classwise.script import Script
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
 from classwise.spelling import parse_call, parse_value, split_outside_brackets
 
@@ -32,7 +33,7 @@ class Method(BaseModel):
     base: ClassVar[bool] = False  # brings an objective; a recipe has exactly one such method
     extends: ClassVar[frozenset[str]] = frozenset()  # methods whose slots it may take over
     implies: ClassVar[str | None] = None  # base to add where a recipe has none
-    suggests: ClassVar[dict[str, Any]] = {}  # training settings of the paper, for that preset
+    baselines: ClassVar[frozenset[str]] = frozenset()  # recipes that its script trains besides
 
     def __init__(self, **options: Any) -> None:
         known = type(self).model_fields
@@ -51,6 +52,10 @@ class Method(BaseModel):
     def resolve(self, among: Among) -> Method:  # noqa: ARG002
         """Return the method with the defaults that depend on its company filled in."""
         return self
+
+    def suggests(self, among: Among) -> Script | None:  # noqa: ARG002
+        """Return what its released script trains with, beside this company; None without one."""
+        return None
 
     def fill(self) -> Slots:
         """Return what the (resolved) method puts into the slots."""

@@ -42,7 +42,11 @@ def train(
         str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="minutes, hours or paper: settings for what you leave open.")
+        str | None,
+        typer.Option(
+            help="Settings for what you leave open: minutes, hours, paper, or paper:NAME with a "
+            "method of the recipe for its released script, as in paper:wat."
+        ),
     ] = None,
     eps: Annotated[
         str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")

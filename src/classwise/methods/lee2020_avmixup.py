@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -13,7 +13,8 @@ from torch import Tensor
 from classwise.attacks.ball import per_image
 from classwise.attacks.inner import Moment
 from classwise.attacks.pgd import BatchNormMode
-from classwise.recipe import Method
+from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Batch, Images
 
@@ -64,13 +65,23 @@ class AVmixup(Method):
     paper: ClassVar[str] = "Lee et al., CVPR 2020"
     # Of these only AT trains on attacked images alone; the others are refused for that reason.
     extends: ClassVar[frozenset[str]] = frozenset({"at", "trades", "mart", "absld"})
-    suggests: ClassVar[dict[str, Any]] = {"epochs": 205, "weight_decay": 2e-4}
 
     reach: Annotated[float, Field(gt=0)] = 2.0  # γ
     clean_share: Annotated[float, Field(ge=0, le=1)] = 1.0  # λ₁
     vertex_share: Annotated[float, Field(ge=0, le=1)] = 0.1  # λ₂
     weight: Annotated[float, Field(ge=0, le=1)] | None = None  # u; None draws Beta(1, 1)
     batchnorm: BatchNormMode | None = "batch"  # None leaves it to the base
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """80 000 steps are 205 passes; its WRN-32-10 has five blocks a stage, as ours of 34."""
+        return Script(
+            model="wrn-34-10",
+            epochs=205,
+            drops=(0.5, 0.75),
+            eps=8 / 255,
+            step=None,
+            crop={"pad": 2, "padding": "zero"},
+        )
 
     def fill(self) -> Slots:
         """Fill the mix, and the BatchNorm mode in place of AT's."""

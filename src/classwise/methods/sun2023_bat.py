@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -14,7 +14,8 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.stops import LastCorrectWatch, StopWatch
 from classwise.methods.zhang2020_fat import FriendlyStop
 from classwise.objective import Outer, Term, label_loss
-from classwise.recipe import Method
+from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Labels, Logits, PerSample
 
@@ -73,14 +74,13 @@ class BAT(Method):
     paper: ClassVar[str] = "Sun et al., AAAI 2023"
     extends: ClassVar[frozenset[str]] = frozenset({"trades"})
     implies: ClassVar[str | None] = "trades"
-    suggests: ClassVar[dict[str, Any]] = {
-        "epochs": 200,
-        "drops": (75, 90, 100),
-        "weight_decay": 2e-4,
-    }
 
     uniformity: Annotated[float, Field(ge=0)] = 1.0  # weight of both pulls to uniform
     patience: Annotated[int, Field(ge=0)] = 1  # τ of the first adversarial view
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """BAT's script, whose second half trains at the last rate."""
+        return Script(model="resnet18", epochs=200)
 
     def fill(self) -> Slots:
         """Fill start, stop rule, second view and objective."""

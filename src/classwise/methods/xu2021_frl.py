@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -12,6 +12,7 @@ from torch import Tensor
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import PerClass
 
@@ -156,6 +157,8 @@ def _weights(multipliers: PerClass) -> PerClass:
     return 1 + len(multipliers) * multipliers - multipliers.sum()
 
 
+WARM_UP = 200  # epochs of plain training before the fine-tuning, where no model is given
+
 # Constants of the three released scripts; both slacks (τ₁, τ₂) are alike in each.
 CONSTANTS: dict[str, dict[str, float]] = {
     "both": {"slack": 0.07, "margin_rate": 0.2, "bound": 0.5, "widest": 3.0},
@@ -185,13 +188,23 @@ class FRL(Method):
     narrowest: Annotated[float, Field(gt=0, le=1)] = 0.98  # of ε_k / ε
     widest: Annotated[float, Field(ge=1)] | None = None
 
-    @property
-    def suggests(self) -> dict[str, Any]:  # type: ignore[override]
-        """A validation share of 6 %; from a trained model, a short run at its low rate."""
-        valid = {"valid": "0.06"}
-        if self.begin is None:
-            return valid
-        return {**valid, "epochs": 40, "lr": 0.001, "schedule": "constant"}
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """Fine-tuning at 0.001; without `begin` behind 200 epochs of the protocol papers share."""
+        warm = 0 if self.begin is not None else WARM_UP
+        tuning = 120 if self.variant == "remargin" else 40
+        # The scripts step their schedule after an epoch: 40 whole epochs at 0.001, then less.
+        falls = (warm + 40, warm + 80) if self.variant == "remargin" else ()
+        return Script(
+            model="preactresnet18",
+            epochs=warm + tuning,
+            drops=(100, 150, *falls) if warm else falls,  # to 0.001 before the tuning begins
+            lr=0.1 if warm else 0.001,
+            weight_decay=5e-4,
+            eps=8 / 255,
+            step=None,
+            valid="last:0.06",
+            own={"start": warm / (warm + tuning)},
+        )
 
     def resolve(self, among: Among) -> Method:
         """Take the variant's constants, and a warm-up unless a model is given."""

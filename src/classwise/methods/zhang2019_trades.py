@@ -12,6 +12,7 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import AttackStep, Slots
 from classwise.spelling import QUARTER
 
@@ -65,6 +66,10 @@ class Trades(Method):
         if self.normalised is None:
             chosen["normalised"] = bool(among.names & {"ccr", "cfa"})
         return self.model_copy(update=chosen)
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """TRADES' script, the ancestor of most others."""
+        return Script(model="wrn-34-10", epochs=76)
 
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from classwise.attacks.stops import CountingWatch, PatientWatch, StopWatch
 from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Labels
 
@@ -60,9 +61,21 @@ class FriendlyStop:
 # τ of the original papers' scripts, their epochs as fractions of their runs.
 SCHEDULES: dict[str, Schedule] = {
     "trades": ((0, 0), (30 / 85, 1), (50 / 85, 2), (70 / 85, 3)),
-    "mart": tuple((tau / 6, tau) for tau in range(5)),
+    "mart": tuple((20 * tau / 90, tau) for tau in range(5)),
 }
 ON_AT: Schedule = ((0, 0), (50 / 120, 1), (90 / 120, 2))
+_ORIGINAL = {"rule": "original"}
+SCRIPTS = {
+    "at": Script(
+        model="wrn-34-10",
+        epochs=120,
+        drops=(59, 89, (109, 0.5)),  # to 0.1, 0.01 and 0.005 of the rate
+        base={"batchnorm": "eval"},
+        own=_ORIGINAL,
+    ),
+    "trades": Script(model="wrn-34-10", epochs=85, drops=(74, 89), own=_ORIGINAL),
+    "mart": Script(model="wrn-34-10", epochs=90, drops=(59, 89), base={"beta": 6.0}, own=_ORIGINAL),
+}
 
 
 class FAT(Method):
@@ -95,6 +108,11 @@ class FAT(Method):
         if self.noise is None:
             found["noise"] = 0.0 if plain else among.first(dict.fromkeys(SCHEDULES, 0.0), 0.001)
         return self.model_copy(update=found)
+
+    def suggests(self, among: Among) -> Script:
+        """The script for this base; its WRN-32-10 has five blocks a stage, as ours of 34."""
+        name = among.base.name if among.base else "at"
+        return SCRIPTS.get(name, SCRIPTS["at"])
 
     def fill(self) -> Slots:
         """Fill the stop rule; everything else stays the base's."""

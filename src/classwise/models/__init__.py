@@ -15,7 +15,7 @@ from torch import nn
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.models.classifier import Classifier
-from classwise.models.resnet import preactresnet18, resnet18
+from classwise.models.resnet import preactresnet18, resnet18, resnet50
 from classwise.models.small import cnn, resnet9
 from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10
 from classwise.spelling import parse_call
@@ -24,6 +24,7 @@ MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "cnn": cnn,
     "resnet9": resnet9,
     "resnet18": resnet18,
+    "resnet50": resnet50,
     "preactresnet18": preactresnet18,
     "wrn": wrn,
     "wrn-28-10": wrn_28_10,

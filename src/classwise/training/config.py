@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,6 +21,7 @@ from classwise.attacks.ball import parse_norm
 from classwise.attacks.fixed import radii_under
 from classwise.attacks.named import parse_attack
 from classwise.errors import ClasswiseError, unknown
+from classwise.script import Drop
 from classwise.spelling import parse_eps, split_outside_brackets
 from classwise.training.watched import Watched, parse_watched
 
@@ -34,6 +36,29 @@ def _radius(value: float | str, info: ValidationInfo) -> float:
 
 def _radius_or_none(value: float | str | None, info: ValidationInfo) -> float | None:
     return None if value is None else _radius(value, info)
+
+
+def _drops(value: tuple[Drop, ...]) -> tuple[Drop, ...]:
+    for drop in value:
+        when, factor = drop if isinstance(drop, tuple) else (drop, 0.1)
+        if when < 0 or factor <= 0:
+            raise ClasswiseError(
+                f"drops holds {drop}; give an epoch or a fraction of the run, or a pair "
+                "(when, factor) with a factor above 0"
+            )
+    return value
+
+
+def _final(value: float, info: ValidationInfo) -> float:
+    schedule, lr = info.data.get("schedule", "cosine"), info.data.get("lr", math.inf)
+    if value and schedule != "cosine":
+        raise ClasswiseError(
+            f"final_lr={value} is where a cosine ends, but the schedule is {schedule}; "
+            "set schedule=cosine or leave final_lr out"
+        )
+    if value > lr:
+        raise ClasswiseError(f"final_lr={value} lies above lr={lr}; a cosine falls")
+    return value
 
 
 class TrainConfig(BaseModel):
@@ -60,7 +85,9 @@ class TrainConfig(BaseModel):
     clip: Annotated[float, Field(gt=0)] | None = None  # largest norm of a step's gradient
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: mixed, for recent GPUs
     schedule: Literal["step", "cosine", "cyclic", "one-cycle", "constant"] = "step"
-    drops: tuple[float, ...] = (0.5, 0.75)  # epochs or fractions at which the rate falls tenfold
+    # Epochs counted from 0, or fractions, at which the rate falls: tenfold, or (when, factor).
+    drops: Annotated[tuple[Drop, ...], AfterValidator(_drops)] = (0.5, 0.75)
+    final_lr: Annotated[float, Field(ge=0), AfterValidator(_final)] = 0.0  # where a cosine ends
     valid_attack: str = "pgd-10"
     watch: str = ""  # passive looks such as test:clean,test:pgd-20@ema; not part of the identity
     watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
@@ -101,12 +128,15 @@ def learning_rate(config: TrainConfig, epoch: float) -> float:
     >>> config = TrainConfig(epochs=200)
     >>> [round(learning_rate(config, e), 4) for e in (0, 99.9, 100, 150)]
     [0.1, 0.1, 0.01, 0.001]
+    >>> friendly = TrainConfig(epochs=120, drops=(59, 89, (109, 0.5)))
+    >>> round(learning_rate(friendly, 109), 4)
+    0.0005
     """
     if config.schedule == "constant":
         return config.lr
     share = epoch / max(1, config.epochs)
     if config.schedule == "cosine":
-        return config.lr * (1 + math.cos(math.pi * share)) / 2
+        return config.final_lr + (config.lr - config.final_lr) * (1 + math.cos(math.pi * share)) / 2
     if config.schedule == "cyclic":  # straight up for two fifths of the run, straight down to 0
         return config.lr * (share / 0.4 if share < 0.4 else (1 - share) / 0.6)
     if config.schedule == "one-cycle":  # half a cosine up from lr / 25, half a cosine down to 0
@@ -114,8 +144,9 @@ def learning_rate(config: TrainConfig, epoch: float) -> float:
             return config.lr * (1 - 0.96 * (1 + math.cos(math.pi * share / 0.3)) / 2)
         return config.lr * (1 + math.cos(math.pi * (share - 0.3) / 0.7)) / 2
     # Not rounded to whole epochs: a run of one epoch must not begin with a rate already dropped.
-    passed = sum(epoch >= (drop * config.epochs if drop < 1 else drop) for drop in config.drops)
-    return config.lr * 0.1**passed
+    drops = [drop if isinstance(drop, tuple) else (drop, 0.1) for drop in config.drops]
+    passed = [f for when, f in drops if epoch >= (when * config.epochs if when < 1 else when)]
+    return config.lr * math.prod(passed)
 
 
 def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
