@@ -13,6 +13,7 @@ import pytest
 
 from classwise.data.sources import read_spec
 from classwise.models import build_model
+from classwise.spelling import Share
 from classwise.studies.papers import paper_rows
 from classwise.training.config import TrainConfig
 
@@ -160,7 +161,7 @@ def test_the_options_of_every_method_are_the_stated_ones(key):
             name, found = f"{method.name}.{option}", getattr(method, option)
             column = COLUMNS.get(name)
             if column == "step":
-                found = config.eps / 4 if found is None else found
+                found = config.eps / found.parts if isinstance(found, Share) else found
             if column is not None and stated[column]:
                 told.discard(column)
                 expected = read(stated[column], found)

@@ -10,6 +10,7 @@ import pytest
 from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
 from classwise.recipe import parse_recipe
+from classwise.spelling import Share
 from classwise.training.config import TrainConfig, learning_rate
 from classwise.training.presets import PRESETS, apply_preset, preset_names, scripts_of
 
@@ -45,6 +46,12 @@ def test_the_rate_of_every_epoch_is_the_scripts(key, lines):
         assert late == found
 
 
+def step_of(recipe, config):
+    """The attack's step in image units."""
+    step = recipe.slots.step
+    return config.eps / step.parts if isinstance(step, Share) else step
+
+
 def test_every_preset_has_its_rates_in_the_table():
     assert {preset for (preset, _), _ in RATES} == set(preset_names())
 
@@ -76,7 +83,7 @@ def test_the_settings_of_the_scripts(preset, recipe, training):
     assert config.batch_size == (64 if preset == "labelaug" else 128)
     assert config.nesterov == (preset == "dafa")
     if chosen.attacks:
-        step = config.eps / 4 if chosen.slots.step is None else chosen.slots.step
+        step = step_of(chosen, config)
         small = config.eps == 0.031
         assert step == pytest.approx(0.007 if small else config.eps / 4)
         assert chosen.slots.steps == 10
@@ -216,6 +223,6 @@ class TestTheDocumentation:
         assert (config.model, config.epochs) == (model, int(epochs))
         assert (config.lr, config.weight_decay) == (float(rate.split(",")[0]), float(decay))
         eps, step = (float(Fraction(number)) for number in radius.split(", "))
-        taken = config.eps / 4 if recipe.slots.step is None else recipe.slots.step
+        taken = step_of(recipe, config)
         assert (config.eps, taken) == pytest.approx((eps, step))
         assert config.valid == {"none": "0"}.get(valid, valid)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from classwise.spelling import Share
+
 Drop: TypeAlias = float | tuple[float, float]  # when the rate falls, and by what factor if not 0.1
 
 
@@ -28,7 +30,7 @@ class Script:
     nesterov: bool = False
     batch_size: int = 128
     eps: float = 0.031
-    step: float | None = 0.007  # of the attack; None is eps / 4
+    step: float | Share = 0.007  # of the attack, a number or a share of eps
     valid: str = "0"  # all training images train
     crop: Mapping[str, Any] = field(default_factory=lambda: {"padding": "zero"})  # {}: as it is
     base: Mapping[str, Any] = field(default_factory=dict)  # further options of the base method

@@ -15,6 +15,7 @@ from classwise.attacks.inner import Moment
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
+from classwise.spelling import QUARTER
 from classwise.types import Batch, Images
 
 
@@ -78,7 +79,7 @@ class LabelAug(Method):
             batch_size=64,
             weight_decay=5e-4,
             eps=0.03,
-            step=None,
+            step=QUARTER,
             valid="0.02",
             crop={},
         )

@@ -79,7 +79,7 @@ class AVmixup(Method):
             epochs=205,
             drops=(0.5, 0.75),
             eps=8 / 255,
-            step=None,
+            step=2 / 255,
             crop={"pad": 2, "padding": "zero"},
         )
 

@@ -201,7 +201,7 @@ class FRL(Method):
             lr=0.1 if warm else 0.001,
             weight_decay=5e-4,
             eps=8 / 255,
-            step=None,
+            step=2 / 255,
             valid="last:0.06",
             own={"start": warm / (warm + tuning)},
         )

@@ -146,7 +146,9 @@ class ABSLD(Method):
 
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """ABSLD's script, which lowers the rate after its epochs number 215, 260 and 285."""
-        return Script(model="resnet18", epochs=300, drops=(215, 260, 285), eps=8 / 255, step=None)
+        return Script(
+            model="resnet18", epochs=300, drops=(215, 260, 285), eps=8 / 255, step=2 / 255
+        )
 
     def fill(self) -> Slots:
         """Fill the attack, the objective, the teacher and the temperatures."""

@@ -29,6 +29,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "valid": "0.02",
         "valid_attack": "pgd-10",
         "steps": 10,
+        "step": 2 / 255,  # also where eps is another one, as in the papers' sweeps
     },
     # A few hours on one modest GPU, or a night on a processor.
     "hours": {
@@ -70,12 +71,14 @@ def apply_preset(
         raise unknown("preset", name, preset_names())
     shared, _, own = name.partition(":")
     settings = dict(PRESETS[shared])
-    on_base = {"steps": settings.pop("steps")}
+    on_base: dict[str, Any] = {
+        key: settings.pop(key) for key in ("steps", "step") if key in settings
+    }
     methods = recipe.company
     if own:
         script = _script(own, recipe)
         settings |= script.training
-        on_base |= script.base if script.step is None else {"step": script.step, **script.base}
+        on_base |= {"step": script.step, **script.base}
         methods = [_fill(m, script.own) if m.name == own else m for m in methods]
         methods = _cropped(methods, recipe, script)
     methods = [_fill(m, _known(m, on_base)) if m.base else m for m in methods]
