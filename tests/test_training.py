@@ -16,9 +16,10 @@ from refusals import refused
 from classwise.data.dataset import Dataset, DataSource
 from classwise.recipe import load_recipe, parse_recipe
 from classwise.training.checkpoint import read_tensors
-from classwise.training.config import TrainConfig, learning_rate
+from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.run import Run
+from classwise.training.schedule import learning_rate
 from classwise.training.step import Step
 
 QUICK = TrainConfig(

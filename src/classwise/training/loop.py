@@ -32,7 +32,7 @@ from classwise.memory import keep_freed_memory
 from classwise.recipe import Method, Recipe, load_recipe
 from classwise.slots import KEEPS
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
-from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
+from classwise.training.config import TrainConfig, choose_device
 from classwise.training.progress import TrainProgress
 from classwise.training.record import epoch_record, headline, keep_weights
 from classwise.training.run import (
@@ -42,6 +42,7 @@ from classwise.training.run import (
     read_lines,
     rewrite_lines,
 )
+from classwise.training.schedule import learning_rate, make_optimiser
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step
 from classwise.training.validate import Checker

@@ -11,8 +11,9 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
 from classwise.slots import Keep
 from classwise.training.checkpoint import write_tensors
-from classwise.training.config import TrainConfig, learning_rate
+from classwise.training.config import TrainConfig
 from classwise.training.run import Run
+from classwise.training.schedule import learning_rate
 from classwise.training.state import Progression
 
 
