@@ -29,6 +29,7 @@ from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
+from classwise.models import names_own_model
 from classwise.recipe import Method, Recipe, load_recipe
 from classwise.slots import KEEPS
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
@@ -72,7 +73,8 @@ def train(
         config = TrainConfig(**{**config.model_dump(), **options})
     source = open_data(config.data) if source is None else source
     # Everything is checked before the folder is touched: a typo must not occupy it.
-    trainer = Trainer(Run(Path(out)), recipe, config, source, choose_device(device))
+    own = config.model if names_own_model(config.model) else None
+    trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))
     trainer.run.claim(trainer.about)
     if trainer.run.finished_epochs and not resume:
         raise ClasswiseError(
@@ -114,7 +116,7 @@ class Trainer:
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model = model_to_train(self.about["network"], recipe, config, device)
         check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
-        self.teacher = frozen_teacher(recipe, self.num_classes, device)
+        self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.step = Step(
