@@ -41,6 +41,12 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
     ] = None,
+    begin: Annotated[
+        str | None, typer.Option(help="Weights to begin from: RUN, RUN@best, or a file.")
+    ] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="Parts that do not train, such as features or features.0*.")
+    ] = None,
     preset: Annotated[
         str | None, typer.Option(help="minutes, hours or paper: settings for what you leave open.")
     ] = None,
@@ -88,6 +94,8 @@ def train(
     given = {
         "data": data,
         "model": model,
+        "begin": begin,
+        "freeze": freeze,
         "eps": eps,
         "epochs": epochs,
         "batch_size": batch_size,

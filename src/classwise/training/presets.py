@@ -7,6 +7,7 @@ from typing import Any
 
 from classwise.errors import unknown
 from classwise.recipe import Recipe, compose
+from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
 # `steps` is the length of the attack, an option of the base method; all others are TrainConfig's.
@@ -64,6 +65,7 @@ def apply_preset(
     """
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
+    recipe = tell_begin(recipe, options.get("begin"))
     settings = dict(PRESETS[name])
     steps = settings.pop("steps")
     if name == "paper":
