@@ -35,8 +35,8 @@ def tell_begin(recipe: Recipe, begin: str | None) -> Recipe:
     methods = []
     for method in recipe.given:
         if "begin" in type(method).model_fields:
-            own: str | None = method.model_dump()["begin"]
-            if own not in (None, begin) and weights_file(str(own)) != weights_file(begin):
+            own = method.model_dump()["begin"]
+            if own not in (None, begin) and not weights_file(own).samefile(weights_file(begin)):
                 raise ClasswiseError(
                     f"--begin {begin} and {method.name}(begin={own!r}) differ; give one of them"
                 )

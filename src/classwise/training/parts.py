@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,12 +22,25 @@ def matches(name: str, pattern: str) -> bool:
     return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
 
 
+def parts_of(names: Iterable[str]) -> list[str]:
+    """The modules that hold these parameters, and parameters that no module holds.
+
+    >>> parts_of(["token", "features.conv1.weight", "features.conv1.bias"])
+    ['features', 'features.conv1', 'token']
+    """
+    found = set()
+    for name in names:
+        pieces = name.split(".")
+        found |= {".".join(pieces[:depth]) for depth in range(1, max(2, len(pieces)))}
+    return sorted(found)
+
+
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
     """Take parameters out of training, and hold the statistics of their BatchNorm layers."""
     parameters = dict(model.named_parameters())
     for pattern in patterns:
         if not any(matches(name, pattern) for name in parameters):
-            raise unknown("part to freeze", pattern, parameters)
+            raise unknown("part to freeze", pattern, parts_of(parameters))
 
     def frozen(name: str) -> bool:
         return any(matches(name, pattern) for pattern in patterns)
@@ -37,8 +50,8 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
             parameter.requires_grad_(False)
     if patterns and not any(parameter.requires_grad for parameter in parameters.values()):
         raise ClasswiseError(
-            f"freeze={','.join(patterns)} leaves nothing to train; leave one of "
-            f"{', '.join(parameters)}"
+            f"freeze={','.join(patterns)} leaves nothing to train; spare one of "
+            f"{', '.join(parts_of(parameters))}"
         )
     for name, part in named_parts(model):
         if isinstance(part, nn.modules.batchnorm._NormBase):
@@ -59,7 +72,7 @@ def parameter_groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[
     for pattern in sorted(rates):  # the order they were written in must not matter to a resume
         named = [name for name in trainable if matches(name, pattern)]
         if not named:
-            raise unknown("part to train, in rates,", pattern, trainable)
+            raise unknown("part to train in rates", pattern, parts_of(trainable))
         for name in named:
             if name in owners:
                 raise ClasswiseError(
