@@ -184,6 +184,22 @@ class TestWhatFits:
         with refused("head.bias", "not finite"):
             begun(str(tmp_path / "nan.pt"))
 
+    def test_odd_tensors_and_names_do_no_harm(self, begun, tmp_path, first_tensors, tiny, capsys):
+        held = {
+            **first_tensors,
+            "\x1b[31mred": torch.zeros(1),
+            "head.bias": first_tensors["head.bias"].to_sparse(),
+            "head.weight": torch.empty(10, 16, device="meta"),
+            "module.mean": torch.zeros(1, 1, 1, 1),
+        }
+        torch.save(held, tmp_path / "odd.pt")
+        options = {**QUICK, "epochs": 0, "begin": str(tmp_path / "odd.pt")}
+        run = train("at(steps=1)", out=tmp_path / "loud", source=tiny(), **options)
+        assert run.about["begin"]["new"] == ["head.weight", "head.bias"]
+        assert run.about["begin"]["unused"] == ["\x1b[31mred", "module.mean"]
+        assert "\x1b" not in capsys.readouterr().err
+        assert torch.equal(begun(str(tmp_path / "odd.pt"))[1]["mean"], first_tensors["mean"])
+
     def test_a_module_that_is_really_called_module(self, tmp_path):
         model = nn.Sequential(OrderedDict(module=nn.Linear(2, 3)))
         torch.save(
@@ -237,7 +253,8 @@ class TestHeads:
         assert weights_of(nine)["head.bias"].shape == (10,)
         run, found = begun(str(nine.path))
         assert torch.equal(found["head.bias"], begun(None)[1]["head.bias"])
-        assert set(run.about["begin"]["differing"]) == {"head.weight", "head.bias"}
+        words = "for 9 classes, not 10"
+        assert run.about["begin"]["differing"] == {"head.weight": words, "head.bias": words}
 
 
 class TestIdentity:

@@ -28,11 +28,11 @@ from classwise.training.state_dict import read_state_dict
 _WRAPPERS = re.compile(r"^((module|_orig_mod)\.)+")  # DataParallel's and torch.compile's
 
 
-def tell_begin(recipe: Recipe, begin: str | None) -> Recipe:
+def tell_begin(recipe: Recipe, begin: str | Path | None) -> Recipe:
     """Let methods that fine-tune a model know of the weights that the run begins from."""
     if begin is None:
         return recipe
-    methods = []
+    begin, methods = str(begin), []
     for method in recipe.given:
         if "begin" in type(method).model_fields:
             own = method.model_dump()["begin"]
@@ -60,11 +60,14 @@ class Begun:
     taken: list[str] = field(default_factory=list)
     grown: dict[str, str] = field(default_factory=dict)  # by name, how many rows were taken
     new: list[str] = field(default_factory=list)  # not in the file: as the seed made them
-    differing: dict[str, str] = field(
-        default_factory=dict
-    )  # of another kind: as the seed made them
+    differing: dict[str, str] = field(default_factory=dict)  # of another kind: likewise
     unused: list[str] = field(default_factory=list)  # in the file, but not in the model
     classes: str = ""  # what to know about the file's classes, if they are others
+
+    @property
+    def fitting(self) -> int:
+        """How many tensors were taken, whole or in part."""
+        return len(self.taken) + len(self.grown)
 
     @property
     def card(self) -> dict[str, Any]:
@@ -83,16 +86,16 @@ class Begun:
     @property
     def words(self) -> str:
         """The same in a line or two."""
-        fitting = len(self.taken) + len(self.grown)
-        parts = [f"begins from {self.file}: {fitting} of {self.of} tensors fit"]
+        parts = [f"begins from {self.file}: {self.fitting} of {self.of} tensors fit"]
         parts += [f"{name}: {rows}" for name, rows in self.grown.items()]
         if self.new:
             parts.append(f"new, not in the file: {_some(self.new)}")
         if self.differing:
-            parts.append(f"new, since they differ: {_some(_described(self.differing))}")
+            differing = [f"{name} is {words}" for name, words in self.differing.items()]
+            parts.append(f"new, since they differ: {_some(differing)}")
         if self.unused:
             parts.append(f"not used: {_some(self.unused)}")
-        return "; ".join([*parts, *filter(None, [self.classes])])
+        return "; ".join([*parts, self.classes] if self.classes else parts)
 
 
 def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
@@ -101,25 +104,23 @@ def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
     tensors, told = read_state_dict(path)
     state = model.state_dict()
     wanted = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        found.setdefault(name if name in wanted else _WRAPPERS.sub("", name), tensor)
+    found = _unwrapped(tensors, wanted)
     head = _Head.of(model, about["network"]["num_classes"], told, path)
     begun = Begun(path, len(wanted), classes=head.compare(about["data"], told.get("data")))
     for name, value in wanted.items():
-        there = found.pop(name, None)
-        fit = "missing" if there is None else head.fit(name, there, value)
-        if there is None:
+        if name not in found:
             begun.new.append(name)
-        elif fit == "whole":
-            state[name] = there
+            continue
+        there, k = found.pop(name), head.num_classes
+        fit = head.fit(name, there, value)
+        if fit == "whole":
+            state[name] = there.to(value)
             begun.taken.append(name)
         elif fit == "classes":
-            k = head.num_classes
             state[name] = torch.cat([there[:k].to(value), value[k:]])
             begun.grown[name] = f"the rows of the {k} classes taken, {len(value) - k} more are new"
         else:
-            begun.differing[name] = f"{_kind(there)}, not {_kind(value)}"
+            begun.differing[name] = head.difference(there, value)
     begun.unused.extend(sorted(found))
     _check(begun, wanted, state)
     model.load_state_dict(state)
@@ -164,6 +165,13 @@ class _Head:
         alike = there.ndim == value.ndim and there.shape[1:] == value.shape[1:]
         return "classes" if alike and rows == self.num_classes <= len(value) else "not"
 
+    def difference(self, there: Tensor, value: Tensor) -> str:
+        """Why a tensor was not taken."""
+        one, other = _kind(there), _kind(value)
+        if one == other:
+            return f"for {self.file_classes} classes, not {self.num_classes}"
+        return f"{one}, not {other}"
+
     def compare(self, ours: Mapping[str, Any], theirs: Any) -> str:
         """What to say where the file's classes are others than the run's."""
         if self.file_classes not in (None, self.num_classes):
@@ -180,35 +188,37 @@ def _kind(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{tuple(tensor.shape)}"
 
 
+def _unwrapped(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors without the prefixes of wrappers, unless the model has such names itself."""
+    found = {name: tensor for name, tensor in tensors.items() if name in wanted}
+    for name, tensor in tensors.items():
+        bare = _WRAPPERS.sub("", name)
+        if name not in found:
+            found[name if bare in found else bare] = tensor
+    return found
+
+
 def _check(begun: Begun, wanted: Mapping[str, Tensor], fitted: Mapping[str, Any]) -> None:
     """Refuse a file of which too little fits, or whose numbers are none."""
-    if 2 * (len(begun.taken) + len(begun.grown)) < begun.of or not begun.of:
-        left = [name for name in wanted if name not in begun.taken and name not in begun.grown]
-        words = _some(_described(begun.differing)) if begun.differing else ""
+    if not begun.fitting or 2 * begun.fitting < begun.of:
         pairs = []
-        for name in left:
+        for name in begun.new:
             near = difflib.get_close_matches(name, begun.unused, n=1)
             pairs += [f"{name} is perhaps its {near[0]}"] if near else []
-        hints = [
-            f"; the model's {_some(pairs)}" if pairs else "",
-            f"; of another kind: {words}" if words else "",
-            f"; the model has {_some(list(wanted))}; the file has {_some(begun.unused)}"
-            if begun.unused and not pairs
-            else "",
-        ]
+        hints = [f"{name} is {words}" for name, words in begun.differing.items()] + pairs
+        if not hints:
+            hints = [f"{_some(list(wanted))}; the file has {_some(begun.unused)}"]
         raise ClasswiseError(
-            f"{begun.file} does not fit: {len(begun.taken) + len(begun.grown)} of the model's "
-            f"{begun.of} tensors are in it, and half are needed{''.join(hints)}"
+            f"{begun.file} does not fit: it has {begun.fitting} of the model's {begun.of} tensors, "
+            f"and half are needed; the model's {_some(hints)}"
         )
     for name in (*begun.taken, *begun.grown):
         if not bool(torch.isfinite(fitted[name]).all()):
             raise ClasswiseError(f"{begun.file}: {name} holds values that are not finite")
 
 
-def _described(differing: Mapping[str, str]) -> list[str]:
-    return [f"{name} is {words}" for name, words in differing.items()]
-
-
 def _some(names: Sequence[str], most: int = 6) -> str:
+    # names come from strangers' files: nothing in them may move the cursor of a terminal
+    shown = [name if name.isprintable() else repr(name) for name in names[:most]]
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return ", ".join(shown) + more

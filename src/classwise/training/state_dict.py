@@ -62,8 +62,11 @@ def _innermost(found: Any, path: Path) -> dict[str, Tensor]:
         )
     if full:
         return next(iter(full.values()))
-    return {
-        str(name): value
-        for name, value in found.items()
-        if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized
-    }
+    return {str(name): value for name, value in found.items() if _plain(value)}
+
+
+def _plain(value: Any) -> bool:
+    """Whether something is a tensor with numbers of its own, one per entry."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return False
+    return value.device.type == "cpu" and not value.is_quantized
