@@ -126,7 +126,9 @@ def train(
 @app.command()
 @kindly
 def study(
-    name: Annotated[str, typer.Argument(help="digits: every family of methods on digits.")],
+    name: Annotated[
+        str, typer.Argument(help="digits, or digits-defaults: the same under other defaults.")
+    ],
     seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
@@ -147,13 +149,18 @@ def study(
     from classwise.report.runs import load_runs
     from classwise.studies import digits, grid
 
-    if name != "digits":
-        raise unknown("study", name, ["digits"])
-    where = folder or digits.default_folder()
-    jobs = grid.jobs_of(digits.RECIPES, seeds, digits.CONFIG, digits.ATTACKS, where)
-    paths = grid.run_grid(jobs, workers=workers or os.cpu_count() or 1, console=out)
-    text = digits.markdown(load_runs(paths), seeds)
-    to = table or where / "table.md"
+    where, many = folder or digits.default_folder(), workers or os.cpu_count() or 1
+    if name == "digits":
+        paths = grid.run_grid(digits.study_jobs(seeds, where), workers=many, console=out)
+        text = digits.markdown(load_runs(paths), seeds)
+    elif name == "digits-defaults":
+        jobs = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+        grid.run_grid([job for some in jobs.values() for job in some], workers=many, console=out)
+        found = {title: load_runs([job.path for job in some]) for title, some in jobs.items()}
+        text = digits.variations_markdown(found, seeds)
+    else:
+        raise unknown("study", name, ["digits", "digits-defaults"])
+    to = table or where / f"{name}.md"
     write_atomically(to, text.encode())
     out.print(text, highlight=False)
     out.print(f"Wrote {to}", soft_wrap=True)

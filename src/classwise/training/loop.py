@@ -107,7 +107,6 @@ class Trainer:
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
-        side = min(data.images.shape[2:])
         ball = parse_norm(config.norm)
         # Conditions under which validation looks: clean always, attacked if training attacks.
         attack = parse_attack(config.valid_attack).name if self.slots.inner else "clean"
@@ -127,7 +126,7 @@ class Trainer:
             self.optimiser,
             self.slots,
             config,
-            fit_augment(self.slots.augment, side, data.mirrored),
+            fit_augment(self.slots.augment, data.allowed),
             ball,
             self.teacher,
             self.num_classes,
