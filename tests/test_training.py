@@ -566,7 +566,7 @@ class TestBadInput:
             ({"lr": 0}, ("lr",)),
             ({"lr": "fast"}, ("lr", "fast")),
             ({"momentum": 1}, ("momentum",)),
-            ({"optimiser": "adam"}, ("optimiser", "sgd")),
+            ({"optimiser": "adamax"}, ("optimiser", "sgd")),
             ({"schedule": "steps"}, ("schedule", "cosine")),
             ({"seed": -1}, ("seed",)),
             ({"epoch": 3}, ("'epoch'", "did you mean 'epochs'")),
