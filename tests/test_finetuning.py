@@ -403,6 +403,8 @@ class TestOwnModels:
         found, before = weights_of(run), weights_of(first)
         assert torch.equal(found["backbone.fc.weight"][:10], before["backbone.fc.weight"])
         assert torch.equal(found["backbone.fc.bias"][:10], before["backbone.fc.bias"])
+        for name in ("backbone.fc.weight", "backbone.fc.bias"):
+            assert found[name][10:].abs().max() < 1e-20  # idle at first
         assert run.about["begin"]["grown"].keys() == {"backbone.fc.weight", "backbone.fc.bias"}
         assert run.about["network"]["head_path"] == "backbone.fc"
         images = torch.rand(2, 1, 8, 8)
