@@ -20,8 +20,8 @@ from classwise.methods.xu2021_frl import ATTACKED, CLEAN
 from classwise.objective import Outer, total
 from classwise.recipe import parse_recipe
 from classwise.training.checkpoint import read_tensors
-from classwise.training.config import learning_rate
 from classwise.training.presets import apply_preset
+from classwise.training.schedule import learning_rate
 
 SIZES = [2, 3, 10]
 

@@ -11,8 +11,9 @@ from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
 from classwise.recipe import parse_recipe
 from classwise.spelling import Share
-from classwise.training.config import TrainConfig, learning_rate
+from classwise.training.config import TrainConfig
 from classwise.training.presets import PRESETS, apply_preset, preset_names, scripts_of
+from classwise.training.schedule import learning_rate
 
 # Epochs are counted from 1, as the scripts do: `first` to `last` run at (begin with) this rate.
 RATES = [

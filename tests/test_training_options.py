@@ -9,9 +9,10 @@ import torch
 from classwise.data.splits import split_indices
 from classwise.errors import ClasswiseError
 from classwise.recipe import parse_recipe
-from classwise.training.config import TrainConfig, learning_rate, make_optimiser
+from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.presets import PRESETS, apply_preset
+from classwise.training.schedule import learning_rate, make_optimiser
 
 QUICK = {"model": "cnn(width=2)", "eps": 0.1, "epochs": 2, "batch_size": 16, "valid": "0.2"}
 

@@ -127,7 +127,8 @@ class Slots:
     head: Literal["linear", "cosine"] | None = None
     head_scale: float | None = None  # of a cosine head's logits
     extra_outputs: int | None = None  # M, behind the K classes
-    begin: str | None = None  # weights file to begin from
+    head_path: str | None = None  # the layer of a user's own model that has them
+    begin: str | None = None  # run or weights file to begin from
     teacher: str | None = None  # weights file of a frozen model
     policies: tuple[ClassPolicy, ...] = ()
     averages: tuple[Average, ...] = ()

@@ -123,6 +123,19 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
     return [*pieces, piece]
 
 
+def average_and_keep(weights: str) -> tuple[str, str]:
+    """Divide the name of kept weights into the average's name, if any, and which they are.
+
+    >>> average_and_keep("last"), average_and_keep("ema-best"), average_and_keep("ema-epoch-0010")
+    (('', 'last'), ('ema', 'best'), ('ema', 'epoch-0010'))
+    """
+    average, _, keep = weights.rpartition("-")
+    if average.rpartition("-")[2] == "epoch":
+        average, _, which = average.rpartition("-")
+        return average, f"{which}-{keep}"
+    return average, keep
+
+
 def parse_eps(value: float | int | str, norm: str = "Linf") -> float:
     """Read an attack radius in image units; a bare 8 is refused, since images live in [0, 1].
 

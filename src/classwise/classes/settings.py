@@ -66,6 +66,12 @@ class ClassSettings:
             robust_weight=self.robust_weight * weight.to(self.robust_weight),
         )
 
+    def shrunk(self, share: float) -> ClassSettings:
+        """Give the attack a share of its radius and step."""
+        if share == 1:
+            return self
+        return replace(self, margin=share * self.margin, step=share * self.step)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> ClassSettings:
         tables = {slot.name: getattr(self, slot.name) for slot in fields(self)}
         changed: dict[str, Any] = {n: t if t is None else change(t) for n, t in tables.items()}

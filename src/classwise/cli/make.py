@@ -41,6 +41,12 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
     ] = None,
+    begin: Annotated[
+        str | None, typer.Option(help="Weights to begin from: RUN, RUN@best, or a file.")
+    ] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="Parts that do not train, such as features or features.0*.")
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +102,8 @@ def train(
     given = {
         "data": data,
         "model": model,
+        "begin": begin,
+        "freeze": freeze,
         "eps": eps,
         "judge_eps": judge_eps,
         "epochs": epochs,

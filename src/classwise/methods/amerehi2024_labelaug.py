@@ -66,6 +66,7 @@ class LabelAug(Method):
     share: Annotated[float, Field(ge=0, lt=1)] = 0.03  # δ
     slots: Annotated[int, Field(ge=1)] = 1  # M; the attack uses the first
     clean: Annotated[float, Field(ge=0, lt=1)] = 0.0  # probability of an unattacked image
+    head: str | None = None  # layer of a model of your own, such as backbone.fc; None finds it
 
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """What the paper says; where it says nothing, the protocol that the papers share."""
@@ -86,4 +87,8 @@ class LabelAug(Method):
 
     def fill(self) -> Slots:
         """Fill the mix and the extra outputs."""
-        return Slots(mix=OperationLabels(self.share, self.clean), extra_outputs=self.slots)
+        return Slots(
+            mix=OperationLabels(self.share, self.clean),
+            extra_outputs=self.slots,
+            head_path=self.head,
+        )

@@ -178,7 +178,7 @@ class FRL(Method):
     paper: ClassVar[str] = "Xu et al., ICML 2021"
 
     variant: Literal["both", "reweight", "remargin"] = "both"
-    begin: str | None = None  # weights file of a robust model
+    begin: str | None = None  # run or weights file of a robust model
     start: Annotated[float, Field(ge=0)] | None = None  # epoch, or fraction of the run
     slack: Annotated[float, Field(ge=0, le=1)] | None = None  # τ₁ = τ₂
     rate: Annotated[float, Field(ge=0)] = 0.05  # a₁

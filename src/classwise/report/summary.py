@@ -11,6 +11,7 @@ from classwise.auditing.predictions import AuditedWeights, as_fraction
 from classwise.classes.counts import TAIL_FROM
 from classwise.errors import ClasswiseError
 from classwise.recipe import load_recipe
+from classwise.spelling import average_and_keep
 
 TAIL_SHARE = 0.1
 NO_SAMPLES = "no samples"
@@ -151,9 +152,9 @@ def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str
 
     `last` is the recipe itself, unless it also has averages: then `last` is "live".
     """
-    average, _, keep = audit.weights.rpartition("-")
+    average, keep = average_and_keep(audit.weights)
     averaged = _has_averages(audit.recipe) or any(
-        other.run == audit.run and "-" in other.weights for other in among
+        other.run == audit.run and average_and_keep(other.weights)[0] for other in among
     )
     words = [average or ("live" if averaged and keep in ("last", "best") else "")]
     words.append(keep if keep != "last" else "")
@@ -163,7 +164,7 @@ def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str
 
 def _weights_order(audit: AuditedWeights) -> tuple[str, bool, str]:
     """The trained weights before their averages, the last ones before the best."""
-    average, _, keep = audit.weights.rpartition("-")
+    average, keep = average_and_keep(audit.weights)
     return average, keep != "last", keep
 
 

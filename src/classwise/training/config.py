@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import (
@@ -14,8 +15,8 @@ from pydantic import (
     Field,
     ValidationError,
     ValidationInfo,
+    model_validator,
 )
-from torch import nn
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.fixed import radii_under
@@ -28,6 +29,14 @@ from classwise.training.watched import Watched, parse_watched
 
 def _norm(value: str | float) -> str:
     return parse_norm(value).name
+
+
+def _words(value: Any) -> Any:
+    return tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else value
+
+
+def _path(value: Any) -> Any:
+    return str(value) if isinstance(value, PurePath) else value
 
 
 def _radius(value: float | str, info: ValidationInfo) -> float:
@@ -71,14 +80,17 @@ class TrainConfig(BaseModel):
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
     teacher_model: str = ""  # module:callable of a teacher that was made with one
+    begin: Annotated[str | None, BeforeValidator(_path)] = None  # RUN, RUN@best or weights file
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()  # parts that do not train
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
     # Where validation looks, and so best weights, gates and policies; None is the training eps.
     judge_eps: Annotated[float | None, BeforeValidator(_radius_or_none)] = None
     epochs: Annotated[int, Field(ge=0)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
-    optimiser: Literal["sgd", "adamw"] = "sgd"
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Annotated[float, Field(gt=0)] = 0.1
+    rates: dict[str, Annotated[float, Field(gt=0, lt=math.inf)]] = {}  # multiples of lr by part
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     nesterov: bool = False
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
@@ -88,9 +100,12 @@ class TrainConfig(BaseModel):
     # Epochs counted from 0, or fractions, at which the rate falls: tenfold, or (when, factor).
     drops: Annotated[tuple[Drop, ...], AfterValidator(_drops)] = (0.5, 0.75)
     final_lr: Annotated[float, Field(ge=0), AfterValidator(_final)] = 0.0  # where a cosine ends
+    warmup: Annotated[float, Field(ge=0)] = 0  # epochs or fraction in which the rate rises
+    eps_warmup: Annotated[float, Field(ge=0)] = 0  # and those in which the attack's radius does
     valid_attack: str = "pgd-10"
     watch: str = ""  # passive looks such as test:clean,test:pgd-20@ema; not part of the identity
     watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
+    keep_every: Annotated[int, Field(ge=0)] = 0  # keep the weights of every Nth epoch, too
     seed: Annotated[int, Field(ge=0)] = 0
 
     def __init__(self, **options: Any) -> None:
@@ -107,6 +122,16 @@ class TrainConfig(BaseModel):
             where = ".".join(str(part) for part in first["loc"])
             raise ClasswiseError(f"{where}={first['input']!r}: {first['msg'].lower()}") from None
 
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        for name in ("warmup", "eps_warmup"):
+            if self.epochs and getattr(self, name) >= self.epochs:
+                raise ClasswiseError(
+                    f"{name}={getattr(self, name):g} does not end within {self.epochs} epochs; "
+                    "give fewer epochs, or a fraction below 1"
+                )
+        return self
+
     @property
     def eps_of_judge(self) -> float:
         """The one radius, for every class, at which the model is judged."""
@@ -120,46 +145,6 @@ class TrainConfig(BaseModel):
         for one in found:
             radii_under(parse_attack(one.seen.attack), self.eps_of_judge, parse_norm(self.norm), 0)
         return found
-
-
-def learning_rate(config: TrainConfig, epoch: float) -> float:
-    """Rate at a (fractional) epoch.
-
-    >>> config = TrainConfig(epochs=200)
-    >>> [round(learning_rate(config, e), 4) for e in (0, 99.9, 100, 150)]
-    [0.1, 0.1, 0.01, 0.001]
-    >>> friendly = TrainConfig(epochs=120, drops=(59, 89, (109, 0.5)))
-    >>> round(learning_rate(friendly, 109), 4)
-    0.0005
-    """
-    if config.schedule == "constant":
-        return config.lr
-    share = epoch / max(1, config.epochs)
-    if config.schedule == "cosine":
-        return config.final_lr + (config.lr - config.final_lr) * (1 + math.cos(math.pi * share)) / 2
-    if config.schedule == "cyclic":  # straight up for two fifths of the run, straight down to 0
-        return config.lr * (share / 0.4 if share < 0.4 else (1 - share) / 0.6)
-    if config.schedule == "one-cycle":  # half a cosine up from lr / 25, half a cosine down to 0
-        if share < 0.3:
-            return config.lr * (1 - 0.96 * (1 + math.cos(math.pi * share / 0.3)) / 2)
-        return config.lr * (1 + math.cos(math.pi * (share - 0.3) / 0.7)) / 2
-    # Not rounded to whole epochs: a run of one epoch must not begin with a rate already dropped.
-    drops = [drop if isinstance(drop, tuple) else (drop, 0.1) for drop in config.drops]
-    passed = [f for when, f in drops if epoch >= (when * config.epochs if when < 1 else when)]
-    return config.lr * math.prod(passed)
-
-
-def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Weight decay on all parameters, as the papers' code does."""
-    if config.optimiser == "adamw":
-        return torch.optim.AdamW(model.parameters(), config.lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(
-        model.parameters(),
-        config.lr,
-        config.momentum,
-        weight_decay=config.weight_decay,
-        nesterov=config.nesterov,
-    )
 
 
 def choose_device(name: str) -> torch.device:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
+from classwise.attacks.pgd import set_training
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, Feedback, Seen
 from classwise.data.augment import fit_augment
@@ -33,18 +34,14 @@ from classwise.models import names_own_model
 from classwise.recipe import Method, Recipe, load_recipe
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
+from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
-from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
+from classwise.training.config import TrainConfig, choose_device
 from classwise.training.fluctuation import fluctuations
-from classwise.training.progress import TrainProgress
+from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
-from classwise.training.run import (
-    Run,
-    append_line,
-    describe_run,
-    read_lines,
-    rewrite_lines,
-)
+from classwise.training.run import Run, append_line, describe_run, read_lines, rewrite_lines
+from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step
 from classwise.training.validate import Checker
@@ -73,6 +70,7 @@ def train(
         config = TrainConfig(**options)
     elif options:
         config = TrainConfig(**{**config.model_dump(), **options})
+    recipe, config = agree_on_begin(recipe, config)
     source = open_data(config.data) if source is None else source
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
@@ -83,6 +81,8 @@ def train(
             f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
             "add --resume to go on, or choose another --out"
         )
+    if trainer.begun is not None and not trainer.run.finished_epochs:
+        tell(f"{recipe.name} {trainer.begun.words}", quiet)
     keep_freed_memory()
     return trainer.go(quiet)
 
@@ -116,12 +116,16 @@ class Trainer:
         if attack.eps is not None:
             raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
         self.chosen_by = Seen("valid", attack.name)
+        if config.eps_warmup and not self.slots.inner:
+            raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
-        self.model = model_to_train(self.about["network"], recipe, config, device)
-        check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
+        self.model, self.begun = model_to_train(self.about, config, device)
+        self.about |= {} if self.begun is None else {"begin": self.begun.card}
+        check_outputs(self.model, self.about["network"], data.images.shape[1:])
         self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
+        self.pace = Pace(config, len(self.train_data))
         self.step = Step(
             self.model,
             self.optimiser,
@@ -202,17 +206,16 @@ class Trainer:
         details = self.chain.details(state.epoch + 1)
         extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
         done = 0
-        self.model.train()
+        set_training(self.model, True)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             # Models with dropout draw from the global generator: tie it to the epoch.
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
                 batch = replace(batch, index=keys[done : done + len(batch)])
                 done += len(batch)
-                rate = learning_rate(config, state.epoch + number / len(self.train_data))
-                for group in self.optimiser.param_groups:
-                    group["lr"] = rate
-                seen, losses = self.step(batch, settings, kept, moment, details, extra_look)
+                set_rate(self.optimiser, self.pace.rate(state.epoch, number))
+                now = settings.shrunk(self.pace.eps_share(state.epoch, number))
+                seen, losses = self.step(batch, now, kept, moment, details, extra_look)
                 if not math.isfinite(losses["total"]):
                     where = f"batch {number + 1} of {len(self.train_data)}"
                     raise self._diverged(state.epoch, where, losses["total"])
@@ -237,7 +240,8 @@ class Trainer:
         gate = live.get(self.chosen_by)
         averages = tuple(a.update(self.model, epoch, epochs, gate) for a in state.averages)
         validated, best = {"live": live}, dict(state.best)
-        keep_weights(self.run, self.model, "", self.keeps, live.get(self.chosen_by), best, epoch)
+        every = self.config.keep_every
+        keep_weights(self.run, self.model, "", self.keeps, gate, best, epoch, every)
         for average in averages:
             model = self._carry(average)
             if model is None:
@@ -245,8 +249,9 @@ class Trainer:
             name = average.rule.name
             validated[name] = self.checker.look(model, self.checks, moment)
             found = validated[name].get(self.chosen_by)
-            keep_weights(self.run, model, f"{name}-", self.keeps, found, best, epoch)
-        record = epoch_record(self.config, replace(state, epoch=epoch), counts, losses, validated)
+            keep_weights(self.run, model, f"{name}-", self.keeps, found, best, epoch, every)
+        pace = self.pace.record(state.epoch)
+        record = epoch_record(pace, replace(state, epoch=epoch), counts, losses, validated)
         record["averages"] = {a.rule.name: a.taken for a in averages}
         state = replace(state, epoch=epoch, averages=averages, best=best)
         return self.apply_policies(state, {**counts, **live}), record

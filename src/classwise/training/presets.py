@@ -9,6 +9,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.methods import METHODS, crop
 from classwise.recipe import Among, Method, Recipe, compose, make_method
 from classwise.script import Script
+from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
 # `steps` is the length of the attack, an option of the base method; all others are TrainConfig's.
@@ -69,6 +70,7 @@ def apply_preset(
     """
     if name not in preset_names():
         raise unknown("preset", name, preset_names())
+    recipe = tell_begin(recipe, options.get("begin"))
     shared, _, own = name.partition(":")
     settings = dict(PRESETS[shared])
     on_base: dict[str, Any] = {

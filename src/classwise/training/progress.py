@@ -9,6 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
+def tell(words: str, quiet: bool) -> None:
+    """Say one thing on stderr, unless quiet."""
+    if not quiet:
+        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+
+
 class TrainProgress:
     """A live bar on a terminal, a few plain lines elsewhere, only warnings when quiet."""
 

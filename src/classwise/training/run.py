@@ -4,7 +4,7 @@ run.json             recipe, configuration, identity, versions
 history.jsonl        one line per epoch, per-class vectors; append-only
 times.jsonl          seconds per epoch, apart because they differ from run to run
 state.safetensors    all that a resume needs
-weights/*.safetensors  last, best, and the same for every average
+weights/*.safetensors  last, best, every Nth epoch if wanted, and the same for every average
 predictions/*.parquet  written by audits
 """
 
@@ -34,21 +34,44 @@ from classwise.training.fluctuation import mean_fluctuation
 from classwise.training.watched import parse_watched
 
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
+PASSIVE = (
+    "data",
+    "watch",
+    "watch_every",
+    "keep_every",
+)  # options that decide nothing by themselves
 
 
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
-    files = [recipe.slots.begin, recipe.slots.teacher]
+    begin, teacher = config.begin or recipe.slots.begin, recipe.slots.teacher
+    files = [weights_file(begin) if begin else None, Path(teacher) if teacher else None]
     facts = {
         "recipe": {
             name: {key: value for key, value in options.items() if key not in FILES}
             for name, options in recipe.canonical.items()
         },
-        "config": config.model_dump(mode="json", exclude={"data", "watch", "watch_every"}),
+        "config": config.model_dump(mode="json", exclude={*FILES, *PASSIVE}),
         "train": source.train.content_hash,
-        "files": [None if path is None else file_hash(Path(path)) for path in files],
+        "files": [None if path is None else file_hash(path) for path in files],
     }
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def weights_file(words: str) -> Path:
+    """The file that a weights file, `RUN` (its last weights) or `RUN@NAME` means."""
+    if Path(words).is_file():
+        return Path(words)
+    folder, name = (words, "last") if Path(words).is_dir() else words.rpartition("@")[::2]
+    if not folder or not Path(folder).is_dir():
+        raise ClasswiseError(
+            f"there is no weights file or run folder {words}; write RUN, RUN@best, or the path of "
+            "a .safetensors or .pth file"
+        )
+    run = Run(Path(folder))
+    if name not in run.weights:
+        raise unknown(f"weights of {folder}", name, run.weights or ["none yet"])
+    return run.weights_path(name)
 
 
 def file_hash(path: Path) -> str:
@@ -86,6 +109,7 @@ def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dic
             "extra": slots.extra_outputs or 0,
             "head": slots.head or "linear",
             "head_scale": slots.head_scale or 1.0,
+            **({} if slots.head_path is None else {"head_path": slots.head_path}),
         },
         "versions": {
             "classwise": version("classwise"),
