@@ -300,7 +300,7 @@ class TestBesideFRL:
             begun(str(tmp_path / "b.safetensors"), f"trades+frl(begin='{first.path}')")
 
     def test_the_paper_preset_fine_tunes_gently(self):
-        recipe, config = apply_preset("paper", parse_recipe("trades+frl"), {"begin": "a.pth"})
+        recipe, config = apply_preset("paper:frl", parse_recipe("trades+frl"), {"begin": "a.pth"})
         assert (config.lr, config.epochs, config.begin) == (0.001, 40, "a.pth")
         assert recipe.canonical["frl"]["start"] == 0
 
