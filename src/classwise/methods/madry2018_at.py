@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from classwise.attacks.inner import Start
 from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
 from classwise.recipe import Method
@@ -16,7 +17,8 @@ class AT(Method):
     """Lower CE(f(x'), y), where x' climbs the same cross-entropy inside the ball.
 
     BatchNorm runs in train mode during the attack by default, as in the code that the papers
-    build on (Rice et al.).
+    build on (Rice et al.). Other code starts very near the image, in eval mode:
+    `at(start=gaussian, batchnorm=eval)`.
     """
 
     name: ClassVar[str] = "at"
@@ -25,13 +27,14 @@ class AT(Method):
 
     steps: Annotated[int, Field(ge=0)] = 10  # T
     step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    start: Start = "uniform"
     batchnorm: BatchNormMode = "train"
 
     def fill(self) -> Slots:
         """Fill the attack and the objective."""
         return Slots(
             reference="label",
-            start="uniform",
+            start=self.start,
             steps=self.steps,
             step=self.step,
             batchnorm=self.batchnorm,
