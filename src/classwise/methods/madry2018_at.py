@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from classwise.attacks.inner import Start
 from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
 from classwise.recipe import Method
 from classwise.slots import Slots
+
+
+def _no_start(value: Any) -> Any:
+    return "none" if value is None else value  # a bare none in a recipe is a word here
 
 
 class AT(Method):
@@ -27,7 +31,7 @@ class AT(Method):
 
     steps: Annotated[int, Field(ge=0)] = 10  # T
     step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
-    start: Start = "uniform"
+    start: Annotated[Start, BeforeValidator(_no_start)] = "uniform"
     batchnorm: BatchNormMode = "train"
 
     def fill(self) -> Slots:

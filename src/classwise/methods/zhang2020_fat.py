@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from classwise.attacks.inner import Start
 from classwise.attacks.stops import CountingWatch, PatientWatch, StopWatch
 from classwise.recipe import Among, Method, epoch_of
 from classwise.slots import Slots
@@ -88,7 +87,8 @@ class FAT(Method):
         BeforeValidator(read_schedule),
     ] = None  # τ; None is 3 for the counter, the scripts' schedule for the original
     noise: Annotated[float, Field(ge=0)] | None = None  # ω, added to every update
-    start: Start | None = None  # in place of TRADES' or MART's own; None leaves it to the base
+    # in place of TRADES' or MART's own; None is clipped for the original there, else the base's
+    start: Literal["gaussian", "clipped gaussian"] | None = None
 
     def resolve(self, among: Among) -> Method:
         """Take the patience, the noise and the start of the papers for this rule and base."""
