@@ -60,7 +60,7 @@ class FriendlyStop:
 # τ of the original papers' scripts, their epochs as fractions of their runs.
 SCHEDULES: dict[str, Schedule] = {
     "trades": ((0, 0), (30 / 85, 1), (50 / 85, 2), (70 / 85, 3)),
-    "mart": tuple((tau / 6, tau) for tau in range(5)),
+    "mart": tuple((tau * 20 / 90, tau) for tau in range(5)),
 }
 ON_AT: Schedule = ((0, 0), (50 / 120, 1), (90 / 120, 2))
 
