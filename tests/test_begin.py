@@ -256,6 +256,18 @@ class TestHeads:
         words = "for 9 classes, not 10"
         assert run.about["begin"]["differing"] == {"head.weight": words, "head.bias": words}
 
+    @pytest.mark.parametrize(("rows", "fit"), [(4, True), (1000, False), (3, False)])
+    def test_the_head_of_a_model_of_ones_own(self, tmp_path, rows, fit):
+        model = nn.Sequential(OrderedDict(body=nn.Linear(5, 6), fc=nn.Linear(6, 4)))
+        before = model.fc.weight.detach().clone()
+        theirs = nn.Sequential(OrderedDict(body=nn.Linear(5, 6), fc=nn.Linear(6, rows)))
+        torch.save({"state_dict": theirs.state_dict()}, tmp_path / "theirs.pt")
+        about = {"network": {"num_classes": 4}, "data": {"class_names": ["a", "b", "c", "d"]}}
+        begun = begin_from(model, str(tmp_path / "theirs.pt"), about)
+        assert torch.equal(model.body.weight, theirs.body.weight)
+        assert torch.equal(model.fc.weight, theirs.fc.weight if fit else before)
+        assert set(begun.differing) == (set() if fit else {"fc.weight", "fc.bias"})
+
 
 class TestIdentity:
     def test_content_counts_not_the_path(self, first, begun, tmp_path):
