@@ -8,7 +8,8 @@ from typing import Any
 
 from classwise.data.dataset import DataSource
 from classwise.models import build_model
-from classwise.recipe import Method, Recipe, compose, make_method, parse_recipe
+from classwise.recipe import Method, Recipe, compose
+from classwise.recipe_text import make_method, parse_recipe
 from classwise.training.checkpoint import write_tensors
 
 

@@ -12,7 +12,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Feedback
 from classwise.methods.zhao2024_absld import CLEAN, ROBUST, Temperatures
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 RATE, LOW, HIGH = 0.1, 0.5, 5.0
 

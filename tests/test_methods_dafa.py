@@ -14,7 +14,7 @@ from refusals import refused
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, Feedback
 from classwise.methods.lee2024_dafa import SimilarityWeights, similarity_weights
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 SIZES = [2, 3, 10]
 

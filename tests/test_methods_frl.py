@@ -18,7 +18,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, Feedback
 from classwise.methods.xu2021_frl import ATTACKED, CLEAN
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import learning_rate
 from classwise.training.presets import apply_preset

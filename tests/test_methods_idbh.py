@@ -12,7 +12,7 @@ from classwise.data import idbh
 from classwise.data.augment import CropFlip, default_augment, fit_augment
 from classwise.data.idbh import IDBH, OPERATIONS
 from classwise.draws import Draws
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 N = 24
 SHAPES = [(3, 32, 32), (1, 32, 32), (3, 9, 14), (1, 8, 8), (3, 64, 48)]

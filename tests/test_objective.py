@@ -8,7 +8,7 @@ from cases import CASES
 from classwise.attacks.losses import divergence
 from classwise.classes.settings import ClassSettings
 from classwise.objective import Outer, Term, label_loss, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 N = 11
 

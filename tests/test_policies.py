@@ -16,7 +16,7 @@ from classwise.classes.settings import (
 )
 from classwise.methods.wei2023_cfa import CalibratedMargin
 from classwise.objective import Outer
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.checkpoint import pack, read_tensors, under_prefix, write_tensors
 
 STEERING = [case for case in CASES if case.recipe.slots.policies]

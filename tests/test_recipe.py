@@ -8,15 +8,8 @@ from refusals import refused
 
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback
 from classwise.methods import METHODS, at, ccm, clean, ema, trades
-from classwise.recipe import (
-    Method,
-    Recipe,
-    compose,
-    epoch_of,
-    load_recipe,
-    parse_recipe,
-    read_recipe,
-)
+from classwise.recipe import Method, Recipe, compose, epoch_of
+from classwise.recipe_text import load_recipe, parse_recipe, read_recipe
 from classwise.slots import Average, Slots
 
 
@@ -104,7 +97,6 @@ def test_python_composes_in_any_order_and_grouping(parts):
 class Curious(Method):
     """Its default depends on its company."""
 
-    name: ClassVar[str] = "curious"
     decay: float | None = None
 
     def resolve(self, among):
@@ -118,7 +110,7 @@ class Curious(Method):
 
 def test_defaults_follow_the_whole_company_however_it_was_grouped():
     expected = compose([at(), Curious(), ema()])
-    assert expected.canonical["curious"] == {"decay": 0.9}
+    assert expected.canonical[Curious.name] == {"decay": 0.9}
     assert at() | Curious() | ema() == expected
     assert at() | (Curious() | ema()) == expected
     assert (at() | ema()) | Curious() == expected
@@ -133,13 +125,13 @@ class TestClashes:
             parse_recipe("clean+at")
 
     def test_two_writers_of_one_setting_name_both_owners(self):
-        with refused("ccm", "rival", "margin"):
+        with refused("ccm", "test_recipe:Rival", "margin"):
             at() | ccm() | Rival()
-        with refused("ccm", "rival", "margin"):
+        with refused("ccm", "test_recipe:Rival", "margin"):
             Rival() | (at() | ccm())
 
     def test_two_averages_of_one_name_name_both_owners(self):
-        with refused("ema", "shadow", "average"):
+        with refused("ema", "test_recipe:Shadow", "average"):
             at() | ema() | Shadow()
 
     def test_the_same_method_twice(self):
@@ -154,7 +146,7 @@ class TestClashes:
             clean() | ccm()
 
     def test_a_beta_per_class_needs_a_beta(self):
-        with refused("betas", "at", "trades"):
+        with refused("test_recipe:Betas", "at", "trades"):
             at() | Betas()
 
 
@@ -172,29 +164,21 @@ class Writer(ClassPolicy):
 
 
 class Rival(Method):
-    name: ClassVar[str] = "rival"
-
     def fill(self):
         return Slots(policies=(Writer("margin"),))
 
 
 class Betas(Method):
-    name: ClassVar[str] = "betas"
-
     def fill(self):
         return Slots(policies=(Writer("beta"),))
 
 
 class Steps(Method):
-    name: ClassVar[str] = "steps"
-
     def fill(self):
         return Slots(policies=(Writer("step"),))
 
 
 class Shadow(Method):
-    name: ClassVar[str] = "shadow"
-
     def fill(self):
         return Slots(averages=(Average("ema", 0.5, 0),))
 
@@ -202,7 +186,6 @@ class Shadow(Method):
 class Patient(Method):
     """Replaces one part of AT, and brings AT where nobody else brings a base."""
 
-    name: ClassVar[str] = "patient"
     extends: ClassVar[frozenset[str]] = frozenset({"at", "trades"})
     implies: ClassVar[str | None] = "at"
 
@@ -215,13 +198,13 @@ class TestOwners:
         recipe = trades(beta=2) | Betas()
         assert recipe.slots.beta == 2
         owner = {slot: who for slot, _, who in recipe.explain()}
-        assert (owner["beta"], owner["class beta"]) == ("trades", "betas")
+        assert (owner["beta"], owner["class beta"]) == ("trades", Betas.name)
 
     def test_a_policy_may_calibrate_the_step_that_a_base_brought(self):
         recipe = at(step=0.01) | Steps()
         assert recipe.slots.step == 0.01
         owner = {slot: who for slot, _, who in recipe.explain()}
-        assert (owner["step"], owner["class step"]) == ("at", "steps")
+        assert (owner["step"], owner["class step"]) == ("at", Steps.name)
 
     @pytest.mark.parametrize("base", [at, trades])
     def test_an_extension_takes_over_its_parts_only(self, base):
@@ -229,7 +212,7 @@ class TestOwners:
         assert recipe.slots.inner.start == "none"
         assert recipe.slots.inner.batchnorm == "eval"
         assert recipe.slots.inner.steps == 10
-        assert recipe.owners["start"] == "patient"
+        assert recipe.owners["start"] == Patient.name
         assert recipe.owners["objective"] == base().name
 
     def test_an_extension_alone_brings_the_base_it_implies(self):

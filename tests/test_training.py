@@ -14,7 +14,7 @@ from cases import CASES, write_teacher
 from refusals import refused
 
 from classwise.data.dataset import Dataset, DataSource
-from classwise.recipe import load_recipe, parse_recipe
+from classwise.recipe_text import load_recipe, parse_recipe
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig, learning_rate
 from classwise.training.loop import train

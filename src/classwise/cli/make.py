@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from classwise.cli.app import Device, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+from classwise.cli.app import Device, Imports, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+from classwise.errors import ClasswiseError
 
 
 @app.command()
@@ -34,7 +35,10 @@ def quickstart(
 @app.command()
 @kindly
 def train(
-    recipe: Annotated[str, typer.Argument(help="Such as trades+ccm+ema, or a recipe.toml.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(help="Such as trades+ccm+ema, at+mymodule:MyMethod, or a recipe.toml."),
+    ],
     data: Annotated[
         str | None, typer.Option(help="Data set; see `classwise list data`. [default: digits]")
     ] = None,
@@ -66,9 +70,12 @@ def train(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the run stopped; it must be there.")
+    ] = False,
     skip_bad: SkipBad = False,
     sets: Sets = None,
+    imports: Imports = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -77,14 +84,15 @@ def train(
     Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
     """
     from classwise.data.sources import with_option
-    from classwise.recipe import load_recipe
+    from classwise.recipe_text import load_recipe
     from classwise.spelling import parse_value
     from classwise.training.config import TrainConfig
     from classwise.training.loop import train as run_training
     from classwise.training.presets import apply_preset
+    from classwise.training.run import Run
 
     method_sets, others = divide_sets(sets or [])
-    chosen = load_recipe(recipe, method_sets)
+    chosen = load_recipe(recipe, method_sets, imports or ())
     given = {
         "data": data,
         "model": model,
@@ -108,8 +116,13 @@ def train(
     name = f"{chosen.name}-{config.data}-s{config.seed}"
     plain = "".join(letter if letter.isalnum() or letter in "+-." else "-" for letter in name)
     where = folder or Path("runs") / plain
+    found = Run(where)
+    if resume and not found.begun:
+        raise ClasswiseError(f"{where} holds no run to go on with; leave out --resume to begin it")
+    finished = resume and found.finished_epochs == config.epochs
     run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
-    out.print(f"Trained {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
+    words = f"All {config.epochs} epochs were there already" if finished else "Trained"
+    out.print(f"{words} {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
     for average in run.unopened_averages:
         out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
     out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
@@ -120,6 +133,10 @@ def train(
 def study(
     name: Annotated[str, typer.Argument(help="digits: every family of methods on digits.")],
     seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="One more recipe beside those of the study, such as at+mymodule:My."),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
     table: Annotated[
@@ -136,13 +153,19 @@ def study(
 
     from classwise.errors import unknown
     from classwise.files import write_atomically
+    from classwise.recipe_text import load_recipe, modules_of
     from classwise.report.runs import load_runs
     from classwise.studies import digits, grid
 
     if name != "digits":
         raise unknown("study", name, ["digits"])
     where = folder or digits.default_folder()
-    jobs = grid.jobs_of(digits.RECIPES, seeds, digits.CONFIG, digits.ATTACKS, where)
+    more = also or []
+    recipes = dict.fromkeys([*digits.RECIPES, *more])
+    imports = tuple(module for text in more for module in modules_of(text))
+    for text in more:
+        load_recipe(text)  # a mistake is told before the first run
+    jobs = grid.jobs_of(list(recipes), seeds, digits.CONFIG, digits.ATTACKS, where, imports)
     paths = grid.run_grid(jobs, workers=workers or os.cpu_count() or 1, console=out)
     text = digits.markdown(load_runs(paths), seeds)
     to = table or where / "table.md"

@@ -42,7 +42,7 @@ class TrainConfig(BaseModel):
     model: str = "cnn"
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
-    epochs: Annotated[int, Field(ge=0)] = 30
+    epochs: Annotated[int, Field(ge=1)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
     optimiser: Literal["sgd", "adamw"] = "sgd"
     lr: Annotated[float, Field(gt=0)] = 0.1

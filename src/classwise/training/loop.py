@@ -29,7 +29,8 @@ from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
-from classwise.recipe import Method, Recipe, load_recipe
+from classwise.recipe import Method, Recipe
+from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
 from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
@@ -99,6 +100,12 @@ class Trainer:
         self.num_classes = data.num_classes
         train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
         if config.subset:
+            classes = int((data.labels[train_rows].bincount() > 0).sum())
+            if config.subset < classes:
+                raise ClasswiseError(
+                    f"subset={config.subset} leaves some of the {classes} classes without a single "
+                    f"image; take {classes} or more, or 0 for all"
+                )
             kept = balanced_subset(data.labels[train_rows], config.subset, config.seed)
             train_rows = train_rows[kept]
         size = config.batch_size
