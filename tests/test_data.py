@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
-from classwise.data.augment import CropFlip, default_augment
+from classwise.data.augment import CropFlip, fit_augment
 from classwise.data.batches import Batches
-from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
+from classwise.data.dataset import Allowed, Dataset, DataSource, dataset_from_arrays
 from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import rank_within_class, split_indices
 from classwise.draws import Draws
@@ -175,6 +175,15 @@ class TestNpz:
         parts |= {"test_images": images, "test_labels": np.full(30, 4)}
         source = open_data(npz(**parts))
         assert source.train.class_names == source.test.class_names == tuple("01234")
+
+    def test_a_file_may_say_what_its_images_allow(self, npz, arrays):
+        path = npz(**arrays)
+        assert open_data(path).train.allowed == Allowed(5)
+        said = f"npz({path.removeprefix('npz:')}, mirrored=false, moved=1)"
+        assert open_data(said).train.allowed == Allowed(5, mirrored=False, moved=1)
+        for option in ("mirrored=1", "moved=5", "moved=true"):
+            with refused(f"{option.split('=')[0]} is"):
+                open_data(f"npz({path.removeprefix('npz:')}, {option})")
 
     def test_labels_in_a_column_are_labels(self, npz, arrays):
         column = npz(images=arrays["images"], labels=arrays["labels"][:, None].astype(np.uint8))
@@ -407,9 +416,9 @@ class TestCropFlip:
     @pytest.mark.parametrize("side", [1, 2, 8, 32])
     def test_the_default_works_on_images_of_any_size(self, side):
         images = torch.rand(4, 1, side, side)
-        found = default_augment(side, True)(images, torch.arange(4), 0, 0)
+        found = fit_augment(None, Allowed(side))(images, torch.arange(4), 0, 0)
         assert found.shape == images.shape
 
     def test_the_default_at_32_pads_4_pixels_by_reflection(self):
-        assert default_augment(32, True) == CropFlip(4, True, "reflect")
-        assert default_augment(8, False) == CropFlip(1, False, "reflect")
+        assert fit_augment(None, Allowed(32)) == CropFlip(4, True, "reflect")
+        assert fit_augment(None, Allowed(8, False)) == CropFlip(1, False, "reflect")

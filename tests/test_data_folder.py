@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from classwise.data import folder as folder_module
+from classwise.data.dataset import Allowed
 from classwise.data.sources import open_data
 from classwise.errors import ClasswiseError
 
@@ -211,6 +212,7 @@ def test_train_without_test(tmp_path):
         ("sise=3", "unknown option of folder 'sise'; did you mean 'size'?"),
         ("skip_bad=7", "skip_bad is 7; write true or false"),
         ("mirrored=no", "mirrored is 'no'"),
+        ("moved=9", "moved is 9"),
     ],
 )
 def test_options_that_make_no_sense(plain, options, words):
@@ -229,9 +231,10 @@ def test_pillow_is_named_when_it_is_missing(plain, monkeypatch):
     refused(f"folder:{plain}", 'pip install "classwise[images]"')
 
 
-def test_mirrored_can_be_switched_off(plain):
-    assert open_data(f"folder:{plain}").train.mirrored
-    assert not open_data(f"folder({plain}, mirrored=false)").train.mirrored
+def test_mirroring_and_moving_can_be_switched_off(plain):
+    assert open_data(f"folder:{plain}").train.allowed == Allowed(8)
+    said = open_data(f"folder({plain}, mirrored=false, moved=0)")
+    assert said.train.allowed == said.test.allowed == Allowed(8, mirrored=False, moved=0)
 
 
 def test_more_images_than_memory_are_mapped(plain, monkeypatch, tmp_path):

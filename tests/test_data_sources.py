@@ -58,7 +58,7 @@ def test_spelling(spec, read):
         ("longtail(digits, 3)", "options are written option=value"),
         ("longtail(digits, facto=3)", "did you mean 'factor'"),
         ("longtail(none)", "unknown data set 'none'"),
-        ("npz(x.npz, size=3)", "npz has no options"),
+        ("npz(x.npz, size=3)", "unknown option of npz 'size'"),
         ("folder(x, size=", "unknown data set"),
         ("folder(x, size==3)", "cannot read a value in 'folder(size==3)'"),
         ("folder(x, size=__import__('os'))", "size is"),

@@ -9,8 +9,10 @@ from refusals import refused
 from short_runs import same_weights, short_run
 
 from classwise.data import idbh
-from classwise.data.augment import CropFlip, default_augment, fit_augment
-from classwise.data.idbh import IDBH, OPERATIONS
+from classwise.data.augment import CropFlip, fit_augment
+from classwise.data.dataset import Allowed
+from classwise.data.idbh import IDBH, OPERATIONS, cropshift
+from classwise.data.sources import open_data
 from classwise.draws import Draws
 from classwise.recipe_text import parse_recipe
 
@@ -265,8 +267,8 @@ class TestMirrors:
 
     @pytest.mark.parametrize("augment", [None, CropFlip(0), IDBH("colour", 0.0, 0.33)], ids=str)
     def test_only_data_that_allow_it_are_flipped(self, augment):
-        assert fit_augment(augment, 32, mirrored=True).flip
-        assert not fit_augment(augment, 32, mirrored=False).flip
+        assert fit_augment(augment, Allowed(32)).flip
+        assert not fit_augment(augment, Allowed(32, mirrored=False)).flip
 
     def test_no_digit_is_flipped(self):
         # Bright at the left end only: flipped, the bright half would be at the right.
@@ -274,7 +276,7 @@ class TestMirrors:
         images[..., :2] = 1
         for augment in (IDBH("colour", 0.0, 0.33), CropFlip(1, padding="zero")):
             for mirrored in (True, False):
-                found = fit_augment(augment, 8, mirrored)(images, torch.arange(500), 0, 0)
+                found = fit_augment(augment, Allowed(8, mirrored))(images, torch.arange(500), 0, 0)
                 right = found[..., 4:].sum((1, 2, 3)) > found[..., :4].sum((1, 2, 3))
                 assert bool(right.any()) == mirrored
 
@@ -282,7 +284,7 @@ class TestMirrors:
         def same(images, index, seed, epoch):  # noqa: ARG001
             return images
 
-        assert fit_augment(same, 32, mirrored=False) is same
+        assert fit_augment(same, Allowed(32, mirrored=False)) is same
 
     @pytest.mark.parametrize("method", ["idbh", "crop(padding=zero)"])
     def test_the_trainer_tells_the_augmentation_about_the_data(self, tiny, tmp_path, method):
@@ -295,6 +297,47 @@ class TestMirrors:
         assert not same_weights(*runs)
 
 
+class TestMoves:
+    """How far an image may be moved is a property of the data."""
+
+    def test_only_as_far_as_the_data_allow(self):
+        assert fit_augment(None, Allowed(8, moved=0)).pad == 0
+        assert fit_augment(None, Allowed(32, moved=2)).pad == 2
+        assert fit_augment(None, Allowed(32, moved=9)).pad == 9
+        for moved, reach in ((None, 10), (3, 3), (20, 10), (0, 0)):
+            assert fit_augment(IDBH("colour", 0.0, 0.33), Allowed(32, moved=moved)).reach == reach
+
+    def test_an_explicit_pad_wins(self):
+        assert fit_augment(CropFlip(1), Allowed(8, moved=0)).pad == 1
+
+    def test_no_digit_is_moved(self):
+        data = open_data("digits")
+        assert data.train.allowed == data.test.allowed == Allowed(8, mirrored=False, moved=0)
+        images = data.train.images[:50] / 255
+        plain = fit_augment(None, data.train.allowed)
+        assert torch.equal(plain(images, torch.arange(50), 0, 3), images)
+        draws = torch.rand(50, 6, dtype=torch.float64)
+        assert torch.equal(cropshift(images, draws, 0), images)
+        assert not torch.equal(cropshift(images, draws, 2), images)
+
+    def test_the_trainer_asks_the_data(self, tiny, tmp_path):
+        source = tiny()
+        still = replace(source, train=replace(source.train, moved=0))
+        runs = [
+            short_run(tmp_path / name, "at(steps=1)", data)
+            for name, data in (("moved", source), ("still", still))
+        ]
+        assert not same_weights(*runs)
+        assert runs[0].about["data"]["train_hash"] != runs[1].about["data"]["train_hash"]
+        told = short_run(tmp_path / "told", "at(steps=1)+crop(pad=0)", source)
+        assert same_weights(told, runs[1])
+
+    @pytest.mark.parametrize("moved", [-1, 8, 1.5, True, "2"])
+    def test_a_distance_that_is_none_is_refused(self, tiny, moved):
+        with refused("moved is", "0 to 7"):
+            replace(tiny().train, moved=moved)
+
+
 class TestCrop:
     def test_the_default_is_what_stands_there_without_it(self, tiny, tmp_path):
         plain = short_run(tmp_path / "plain", "at(steps=1)", tiny())
@@ -304,8 +347,8 @@ class TestCrop:
 
     @pytest.mark.parametrize("side", [8, 32, 64])
     def test_the_pad_follows_the_size(self, side):
-        found = CropFlip().for_data(side, True)
-        assert found == default_augment(side, True) == CropFlip(side // 8, True, "reflect")
+        found = CropFlip().for_data(Allowed(side))
+        assert found == fit_augment(None, Allowed(side)) == CropFlip(side // 8, True, "reflect")
         images = torch.rand(9, 1, side, side)
         assert torch.equal(
             found(images, torch.arange(9), 0, 0), CropFlip()(images, torch.arange(9), 0, 0)

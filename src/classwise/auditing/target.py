@@ -37,6 +37,7 @@ PROBED = 200  # images that a health check looks at
 def audit_target(
     target: str,
     *,
+    network: str | None = None,
     data: str | None = None,
     attacks: str | None = None,
     eps: float | str | None = None,
@@ -59,7 +60,8 @@ def audit_target(
     What their ledger already holds is not run again. With `minutes` or a `question` only as much
     is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of a broken
     evaluation are in `report.about["flags"]`; `health` probes for more. `repeat` audits the mean
-    of so many passes of a model that draws random numbers.
+    of so many passes of a model that draws random numbers. `network` is the `module:callable` of
+    a run or weights file that was made with one.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
     if run and folder and folder.resolve() != run.path.resolve():
@@ -89,7 +91,7 @@ def audit_target(
     began = time.monotonic()
     batches = Batches.of(images.subset(chosen), batch_size, home, chosen)
     audits: list[AuditedWeights] = []
-    for name, recipe, model, spec in _models(target, run, weights, images):
+    for name, recipe, model, spec in _models(target, run, weights, images, network):
         if where is not None and run is None:
             write_card(where, recipe, about)
         model = mean_of_passes(model.to(home) if isinstance(model, nn.Module) else model, repeat)
@@ -181,19 +183,25 @@ def _audit_partly(
 
 
 def _models(
-    target: str, run: Run | None, weights: str, images: Dataset
+    target: str, run: Run | None, weights: str, images: Dataset, network: str | None
 ) -> Iterator[tuple[str, str, LogitModel, str | None]]:
     """(weights name, recipe name, model, what else tells it from others) of all to audit."""
+    file = Path(target).is_file() or target.endswith(".safetensors")
+    if network is not None and (target.endswith(".onnx") or not (run or file)):
+        raise ClasswiseError(
+            f"--model {network} is for runs and weights files that were made with a model of your "
+            f"own; {target} is none"
+        )
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, weights):
-            yield name, run.about["recipe_name"], run.model(name), None
+            yield name, run.about["recipe_name"], run.model(name, network), None
     elif target.endswith(".onnx"):
         box = open_onnx(Path(target))
         hashes = " ".join(file_hash(path) for path in onnx_files(Path(target)))
         yield "given", Path(target).stem, box, hashes
-    elif Path(target).is_file() or target.endswith(".safetensors"):
-        model, about = load_model(Path(target))
+    elif file:
+        model, about = load_model(Path(target), network)
         _same_classes(target, about["data"]["class_names"], images)
         yield about["weights"], about["recipe"], model, None
     elif ":" in target:

@@ -24,6 +24,10 @@ def audit(
         str | None,
         typer.Argument(help="A run folder, a weights file, module:callable, or an .onnx file."),
     ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option("--model", help="module:callable of a run trained with a model of your own."),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Data set. [default: the run's]")] = None,
     attacks: Annotated[
         str | None, typer.Option(help="Comma-separated names. [default: clean,pgd-20]")
@@ -96,6 +100,7 @@ def audit(
         data = with_option(data, "folder", "skip_bad=true")
     audits = audit_target(
         target,
+        network=network,
         data=data,
         attacks=attacks,
         eps=eps,

@@ -131,7 +131,9 @@ def train(
 @app.command()
 @kindly
 def study(
-    name: Annotated[str, typer.Argument(help="digits: every family of methods on digits.")],
+    name: Annotated[
+        str, typer.Argument(help="digits, or digits-defaults: the same under other defaults.")
+    ],
     seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
     also: Annotated[
         list[str] | None,
@@ -153,22 +155,24 @@ def study(
 
     from classwise.errors import unknown
     from classwise.files import write_atomically
-    from classwise.recipe_text import load_recipe, modules_of
     from classwise.report.runs import load_runs
     from classwise.studies import digits, grid
 
-    if name != "digits":
-        raise unknown("study", name, ["digits"])
-    where = folder or digits.default_folder()
-    more = also or []
-    recipes = dict.fromkeys([*digits.RECIPES, *more])
-    imports = tuple(module for text in more for module in modules_of(text))
-    for text in more:
-        load_recipe(text)  # a mistake is told before the first run
-    jobs = grid.jobs_of(list(recipes), seeds, digits.CONFIG, digits.ATTACKS, where, imports)
-    paths = grid.run_grid(jobs, workers=workers or os.cpu_count() or 1, console=out)
-    text = digits.markdown(load_runs(paths), seeds)
-    to = table or where / "table.md"
+    where, many = folder or digits.default_folder(), workers or os.cpu_count() or 1
+    if name == "digits":
+        jobs = digits.study_jobs(seeds, where, also or ())
+        paths = grid.run_grid(jobs, workers=many, console=out)
+        text = digits.markdown(load_runs(paths), seeds)
+    elif also:
+        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
+    elif name == "digits-defaults":
+        varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+        grid.run_grid([job for some in varied.values() for job in some], workers=many, console=out)
+        found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
+        text = digits.variations_markdown(found, seeds)
+    else:
+        raise unknown("study", name, ["digits", "digits-defaults"])
+    to = table or where / f"{name}.md"
     write_atomically(to, text.encode())
     out.print(text, highlight=False)
     out.print(f"Wrote {to}", soft_wrap=True)

@@ -16,6 +16,24 @@ from classwise.data.memory import gather, pieces
 from classwise.errors import ClasswiseError
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may be done to the images of a data set without changing their class."""
+
+    side: int  # pixels of the shorter side
+    mirrored: bool = True
+    moved: int | None = None  # pixels up, down, left and right; None is an eighth of the side
+
+    @property
+    def reach(self) -> int:
+        """Pixels that an image may be moved by; of a single pixel nothing would be left.
+
+        >>> Allowed(32).reach, Allowed(8).reach, Allowed(8, moved=0).reach, Allowed(1).reach
+        (4, 1, 0, 0)
+        """
+        return min(max(1, self.side // 8), self.side - 1) if self.moved is None else self.moved
+
+
 @dataclass(frozen=True)
 class Dataset:
     """Images (uint8, n×c×h×w, in memory or a mapped file), labels, and the names of all K classes.
@@ -29,6 +47,7 @@ class Dataset:
     superclass_of: tuple[int, ...] | None = None  # class number -> superclass number
     superclass_names: tuple[str, ...] | None = None
     mirrored: bool = True  # a mirror image is still of the same class; false for digits
+    moved: int | None = None  # pixels it may be moved by; None: an eighth of the side; 0 for digits
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
@@ -41,6 +60,7 @@ class Dataset:
             twice = sorted({n for n in self.class_names if self.class_names.count(n) > 1})
             raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
         check_superclasses(self.num_classes, self.superclass_of, self.superclass_names)
+        check_moved(self.moved, min(self.images.shape[2:]))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -56,16 +76,22 @@ class Dataset:
         return int(self.images.shape[1])
 
     @property
+    def allowed(self) -> Allowed:
+        """What an augmentation may do to the images."""
+        return Allowed(min(self.images.shape[2:]), self.mirrored, self.moved)
+
+    @property
     def sizes(self) -> Tensor:
         """Number of samples of each class."""
         return torch.bincount(self.labels, minlength=self.num_classes)
 
     @cached_property
     def content_hash(self) -> str:
-        """Sixteen hex digits that change with any pixel, label or name, and with `mirrored`."""
+        """Sixteen hex digits that change with any pixel, label or name, `mirrored` and `moved`."""
         digest = hashlib.blake2b(digest_size=8)
         shape, groups = tuple(self.images.shape), (self.superclass_of, self.superclass_names)
-        digest.update(repr((shape, self.class_names, *groups, self.mirrored)).encode())
+        said = () if self.moved is None else (self.moved,)
+        digest.update(repr((shape, self.class_names, *groups, self.mirrored, *said)).encode())
         digest.update(np.ascontiguousarray(self.images.numpy()).data)
         digest.update(np.ascontiguousarray(self.labels.numpy()).data)
         return digest.hexdigest()
@@ -146,6 +172,23 @@ def check_superclasses(
         )
 
 
+def check_flag(name: str, flag: Any) -> None:
+    """Refuse anything but true or false."""
+    if not isinstance(flag, bool):
+        raise ClasswiseError(f"{name} is {flag!r}; write true or false")
+
+
+def check_moved(moved: Any, side: int) -> None:
+    """Refuse anything but a whole number of pixels within the image."""
+    if moved is None:
+        return
+    if not isinstance(moved, int) or isinstance(moved, bool) or not 0 <= moved < side:
+        raise ClasswiseError(
+            f"moved is {moved!r}; give the pixels by which an image may be moved and still be of "
+            f"the same class, a whole number from 0 to {side - 1}"
+        )
+
+
 def check_pixels(images: Tensor) -> None:
     """Refuse float images with NaN or outside [0, 1]."""
     if images.ndim != 4:
@@ -171,6 +214,7 @@ def dataset_from_arrays(
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
     mirrored: bool = True,
+    moved: int | None = None,
 ) -> Dataset:
     """Build a data set from arrays as people store them.
 
@@ -206,6 +250,7 @@ def dataset_from_arrays(
         None if superclass_of is None else tuple(int(s) for s in superclass_of),
         None if superclass_names is None else tuple(str(s) for s in superclass_names),
         mirrored,
+        moved,
     )
 
 

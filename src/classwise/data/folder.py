@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from classwise.data.dataset import Dataset, DataSource
+from classwise.data.dataset import Dataset, DataSource, check_flag
 from classwise.data.listing import Listing, counted, few, list_parts
 from classwise.data.memory import empty_images
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
@@ -31,26 +32,27 @@ def folder(
     fit: Fit = "resize",
     skip_bad: bool = False,
     mirrored: bool = True,
+    moved: int | None = None,
 ) -> DataSource:
     """Your own images, one folder per class; PATH/train and PATH/test, or a third is held out.
 
     `size=32` or `size=[height, width]` scales every image, with `fit=crop` it keeps its
     proportions and loses its edges; without `size` all images must have the same one. Every image
     becomes RGB. `skip_bad=true` leaves out files that cannot be decoded. `mirrored=false` says
-    that a mirror image is no longer of the same class (signs, letters).
+    that a mirror image is no longer of the same class (signs, letters), `moved=2` that an image may
+    be moved by two pixels and no more.
     """
     pillow("folder:PATH")
     if fit not in ("resize", "crop"):
         raise unknown("fit", str(fit), ["resize", "crop"])
-    for name, flag in (("skip_bad", skip_bad), ("mirrored", mirrored)):
-        if not isinstance(flag, bool):
-            raise ClasswiseError(f"{name} is {flag!r}; write true or false")
+    check_flag("skip_bad", skip_bad)
+    check_flag("mirrored", mirrored)
     box, root = _box(size), Path(path).expanduser()
     reader = _Reader(root, fit)
     parts = list_parts(root)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
         box = box or reader.common_size([file for part in parts for file in part.files])
-        sets = [reader.decode(part, box, mirrored) for part in parts]
+        sets = [replace(reader.decode(part, box), mirrored=mirrored, moved=moved) for part in parts]
     if reader.bad and not skip_bad:
         raise reader.refusal()
     for part, data in zip(parts, sets, strict=True):
@@ -72,7 +74,7 @@ class _Reader:
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
 
-    def decode(self, part: Listing, box: tuple[int, int], mirrored: bool) -> Dataset:
+    def decode(self, part: Listing, box: tuple[int, int]) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
         images = empty_images((len(part.files), 3, *box))
         rows = images.numpy()
@@ -93,7 +95,7 @@ class _Reader:
                 self.kinds[kind] += 1
                 good.append(row)
         labels = torch.tensor(part.labels)
-        data = Dataset(images, labels, part.class_names, mirrored=mirrored)
+        data = Dataset(images, labels, part.class_names)
         return data if len(good) == len(rows) else data.subset(torch.tensor(good).long())
 
     def common_size(self, files: Sequence[Path]) -> tuple[int, int]:

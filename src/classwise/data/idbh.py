@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from classwise.data.dataset import Allowed
 from classwise.draws import Draws
 from classwise.types import Images, PerSample
 
@@ -62,17 +63,21 @@ class IDBH:
     erase: float  # probability of erasing
     area: float  # largest erased share of the image
     flip: bool = True
+    reach: int | None = None  # of the cropshift; None is 10 at 32 pixels, in proportion elsewhere
 
-    def for_data(self, height: int, mirrored: bool) -> IDBH:  # noqa: ARG002
-        """Never flip what has a wrong way round, such as digits."""
-        return replace(self, flip=self.flip and mirrored)
+    def for_data(self, allowed: Allowed) -> IDBH:
+        """Never flip what has a wrong way round, nor move anything further than the data allow."""
+        reach = customary_reach(allowed.side)
+        if allowed.moved is not None:
+            reach = min(reach, allowed.moved)
+        return replace(self, flip=self.flip and allowed.mirrored, reach=reach)
 
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch."""
         draws = Draws(seed, "augment", epoch).uniform(index, (11,), torch.float64)
         if self.flip:
             images = torch.where(_per_image(draws[:, 0] < 0.5), images.flip(3), images)
-        levels = (cropshift(images, draws[:, 1:7]) * 255).round()
+        levels = (cropshift(images, draws[:, 1:7], self.reach) * 255).round()
         levels = one_operation(levels, OPERATIONS[self.operations], draws[:, 7:])
         tries = Draws(seed, "augment erase", epoch).uniform(index, (41,), torch.float64)
         levels = random_erasing(levels, tries, self.erase, self.area)
@@ -88,7 +93,7 @@ def cropshift(images: Images, draws: Tensor, reach: int | None = None) -> Images
     """
     height, width = images.shape[2:]
     if reach is None:
-        reach = round(10 * min(height, width) / 32)
+        reach = customary_reach(min(height, width))
     total = whole(draws[:, 0], torch.full_like(draws[:, 0], reach))
     narrow = whole(draws[:, 1], total)
     low = total - narrow
@@ -106,6 +111,11 @@ def cropshift(images: Images, draws: Tensor, reach: int | None = None) -> Images
     taken = images.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]
     inside = rows_in[:, :, None] & columns_in[:, None, :]
     return taken.permute(0, 3, 1, 2) * inside[:, None]
+
+
+def customary_reach(side: int) -> int:
+    """Pixels that a cropshift may take off: 10 at 32, in proportion elsewhere."""
+    return round(10 * side / 32)
 
 
 def whole(draws: PerSample, highest: PerSample) -> PerSample:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from classwise.data.cifar import cifar10, cifar100
-from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
+from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from_arrays
 from classwise.data.folder import folder
 from classwise.data.longtail import longtail
 from classwise.data.memory import empty_images
@@ -35,24 +35,29 @@ def digits() -> DataSource:
     raw = load_digits()
     pixels = np.rint(raw.images * (255 / 16)).astype(np.uint8)  # 0…16 grey levels
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    whole = dataset_from_arrays(pixels, raw.target, names, mirrored=False)
+    # One pixel is an eighth of a digit: moved by it, adversarial training hardly begins to learn.
+    whole = dataset_from_arrays(pixels, raw.target, names, mirrored=False, moved=0)
     return held_out("digits", whole)
 
 
-def npz(path: str) -> DataSource:
+def npz(path: str, mirrored: bool = True, moved: int | None = None) -> DataSource:
     """An `.npz` file: images and labels, or train_images, train_labels, test_images, test_labels.
 
-    Optional: class_names, superclass_of, superclass_names.
+    Optional: class_names, superclass_of, superclass_names. `mirrored=false` says that a mirror
+    image is no longer of the same class, `moved=2` by how many pixels an image may be moved.
     """
-    return _from_arrays(f"npz:{Path(path).name}", path, _read_npz(Path(path).expanduser()))
+    arrays = _read_npz(Path(path).expanduser())
+    return _from_arrays(f"npz:{Path(path).name}", path, arrays, mirrored, moved)
 
 
-def npy(path: str) -> DataSource:
+def npy(path: str, mirrored: bool = True, moved: int | None = None) -> DataSource:
     """A folder of `.npy` files named like the arrays of an `.npz`; images are mapped, not read.
 
-    For data sets larger than memory: uint8 images with channels first stay on disk.
+    For data sets larger than memory: uint8 images with channels first stay on disk. `mirrored` and
+    `moved` as for an `.npz`.
     """
-    return _from_arrays(f"npy:{Path(path).name}", path, _read_npy(Path(path).expanduser()))
+    arrays = _read_npy(Path(path).expanduser())
+    return _from_arrays(f"npy:{Path(path).name}", path, arrays, mirrored, moved)
 
 
 # Literal tables: what can be opened by name, by a path, and from another data set.
@@ -189,8 +194,12 @@ def _quoted(path: str) -> str:
     return f"{quote}{path}{quote}"
 
 
-def _from_arrays(label: str, path: str, arrays: Mapping[str, Any]) -> DataSource:
+def _from_arrays(
+    label: str, path: str, arrays: Mapping[str, Any], mirrored: bool, moved: int | None
+) -> DataSource:
+    check_flag("mirrored", mirrored)
     extra = {name: arrays[name].tolist() for name in OPTIONAL_ARRAYS if name in arrays}
+    extra |= {"mirrored": mirrored, "moved": moved}
     for name, array in arrays.items():
         if name.endswith("images") and not array.size:
             raise ClasswiseError(f"{path}: {name} holds no image; give at least one per class")

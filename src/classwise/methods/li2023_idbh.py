@@ -19,7 +19,8 @@ class Idbh(Method):
     """Replace crop and flip by flip, cropshift, one colour or shape change, and erasing.
 
     `weak` erases half of the images, `strong` all; `svhn` prefers shape changes and erases
-    larger parts. Draws are per sample. Data that must not be mirrored, such as digits, never are.
+    larger parts. Draws are per sample. Data that must not be mirrored or moved,
+    such as digits, never are.
     """
 
     name: ClassVar[str] = "idbh"

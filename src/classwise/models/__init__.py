@@ -51,7 +51,7 @@ def build_model(
     call = parse_call(spec)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU stream alone; fork_rng restores it
-        if ":" in call.name:
+        if names_own_model(call.name):
             if call.args:
                 raise ClasswiseError(f"{spec}: name the options, as in {call.name}(option=value)")
             if extra or head != "linear":
@@ -86,6 +86,15 @@ def build_model(
             head=head,
             head_scale=head_scale,
         )
+
+
+def names_own_model(spec: str) -> bool:
+    """Whether a spec names a user's own `module:callable` instead of a built-in model.
+
+    >>> names_own_model("mine:make(width=2)"), names_own_model("cnn(width=2)")
+    (True, False)
+    """
+    return ":" in spec.partition("(")[0]
 
 
 def import_object(spec: str) -> Any:

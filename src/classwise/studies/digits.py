@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from classwise.recipe_text import modules_of, parse_recipe
 from classwise.report.runs import ReportRun
 from classwise.report.seeds import SeedRow, seed_rows
+from classwise.studies.grid import Job, jobs_of
 from classwise.training.config import TrainConfig
 
 RECIPES = (
@@ -48,6 +52,81 @@ ATTACKS = "clean,pgd-20"
 MEASURES = ("average", "worst", "spread")
 
 
+@dataclass(frozen=True)
+class Variation:
+    """One default changed for every recipe, to see which differences between rows hang on it."""
+
+    title: str
+    added: str = ""  # a method beside every recipe
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of the training configuration
+
+    def jobs(self, seeds: int, folder: Path) -> list[Job]:
+        """Runs of the varied recipes; those of the study itself are where the study has them."""
+        where = folder if self == VARIATIONS[0] else folder / self.title.replace(" ", "-")
+        recipes = [f"{recipe}+{self.added}" if self.added else recipe for recipe in VARIED]
+        config = CONFIG.model_copy(update=dict(self.changes))
+        return jobs_of(recipes, seeds, config, ATTACKS, where)
+
+
+VARIATIONS = (
+    Variation("as in the study"),
+    Variation("moved by a pixel", added="crop(pad=1)"),
+    Variation("cosine schedule", changes={"schedule": "cosine"}),
+    Variation("a quarter for validation", changes={"valid": "0.25"}),
+)
+# What the reading of the study speaks of; a recipe with an augmentation of its own cannot be moved.
+VARIED = (
+    *("at", "at+ccm", "at+cfa", "at+ccm+fairtat", "at+awp", "fat"),
+    *("trades", "trades+cfa", "trades+frl", "trades+wat", "trades+dafa"),
+)
+
+
+def study_jobs(seeds: int, folder: Path, also: Sequence[str] = ()) -> list[Job]:
+    """Every recipe with every seed; `also` are recipes of the user's own words beside ours."""
+    for text in also:
+        parse_recipe(text)  # a mistake is told before the first run
+    recipes = list(dict.fromkeys([*RECIPES, *also]))
+    imports = tuple(module for text in also for module in modules_of(text))
+    return jobs_of(recipes, seeds, CONFIG, ATTACKS, folder, imports)
+
+
+def variations_markdown(found: Mapping[str, Sequence[ReportRun]], seeds: int) -> str:
+    """A row per recipe, a column per variation: robust average / robust worst class."""
+    columns = {
+        title: {_plain(row.label): row for row in seed_rows(runs)} for title, runs in found.items()
+    }
+    labels = dict.fromkeys(label for rows in columns.values() for label in rows)
+    lines = ["| recipe | " + " | ".join(columns) + " |", "| --- |" + " ---: |" * len(columns)]
+    for label in labels:
+        cells = [_pair(rows.get(label)) for rows in columns.values()]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    about = (
+        f"{_setting(seeds)}: robust average / robust worst class, each mean ± sample deviation in "
+        "per cent (PGD-20, verdict last); one default is changed for all recipes at a time. "
+        "Small scale: not a result of the papers."
+    )
+    return "\n".join([about, "", *lines, ""])
+
+
+def _setting(seeds: int) -> str:
+    size = f"{CONFIG.epochs} epochs, {seeds} seeds"
+    return f"digits (8×8), `{CONFIG.model}`, eps {CONFIG.eps:g} (Linf), {size}"
+
+
+def _plain(label: str) -> str:
+    """The recipe without the method that a variation added."""
+    for variation in VARIATIONS:
+        if variation.added:
+            label = label.replace(f"+{variation.added.partition('(')[0]}", "")
+    return label
+
+
+def _pair(row: SeedRow | None) -> str:
+    cells = [] if row is None else [row.cells.get((m, "robust")) for m in ("average", "worst")]
+    words = [f"{100 * c.over.mean:.1f} ± {100 * c.over.deviation:.1f}" for c in cells if c]
+    return " / ".join(words) or "–"
+
+
 def markdown(runs: Sequence[ReportRun], seeds: int) -> str:
     """The table: mean ± sample deviation over seeds, in per cent."""
     heads = [f"{measure}, {side}" for measure in MEASURES for side in ("clean", "robust")]
@@ -56,8 +135,7 @@ def markdown(runs: Sequence[ReportRun], seeds: int) -> str:
         cells = [_cell(row, measure, side) for measure in MEASURES for side in ("clean", "robust")]
         lines.append(f"| {row.label} | " + " | ".join(cells) + " |")
     about = (
-        f"digits (8×8), `{CONFIG.model}`, eps {CONFIG.eps:g} (Linf), {CONFIG.epochs} epochs, "
-        f"{seeds} seeds: mean ± sample deviation in per cent; robust is PGD-20, verdict last; "
+        f"{_setting(seeds)}: mean ± sample deviation in per cent; robust is PGD-20, verdict last; "
         "the class that is worst most often stands beside the worst accuracy; spread is the "
         "population deviation over classes. Small scale: not a result of the papers."
     )

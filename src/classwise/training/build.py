@@ -11,7 +11,7 @@ from torch import nn
 
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.errors import ClasswiseError
-from classwise.models import build_model
+from classwise.models import build_model, names_own_model
 from classwise.recipe import Recipe
 from classwise.training.config import TrainConfig
 from classwise.training.run import load_model
@@ -25,7 +25,8 @@ def model_to_train(
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     begin = recipe.slots.begin
     if begin is not None:
-        begun, _ = load_model(Path(begin))
+        own = config.model if names_own_model(config.model) else None
+        begun, _ = load_model(Path(begin), own)
         try:
             model.load_state_dict(begun.state_dict())
         except RuntimeError:
@@ -36,10 +37,14 @@ def model_to_train(
     return model
 
 
-def frozen_teacher(recipe: Recipe, num_classes: int, device: torch.device) -> nn.Module | None:
+def frozen_teacher(
+    recipe: Recipe, config: TrainConfig, num_classes: int, device: torch.device
+) -> nn.Module | None:
     """The model that the recipe learns from, if it does."""
-    path = recipe.slots.teacher
+    path, named = recipe.slots.teacher, config.teacher_model or None
     if path is None:
+        if named is not None:
+            raise ClasswiseError(f"teacher_model={named}, but {recipe.name} has no teacher")
         if recipe.slots.reference == "teacher":
             owner = recipe.owners["reference"]
             raise ClasswiseError(
@@ -47,7 +52,7 @@ def frozen_teacher(recipe: Recipe, num_classes: int, device: torch.device) -> nn
                 f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
             )
         return None
-    teacher, about = load_model(Path(path))
+    teacher, about = load_model(Path(path), named)
     if about["network"]["num_classes"] != num_classes:
         raise ClasswiseError(f"the teacher {path} does not have {num_classes} classes")
     return teacher.to(device).requires_grad_(False)

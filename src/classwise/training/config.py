@@ -40,6 +40,7 @@ class TrainConfig(BaseModel):
     valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
+    teacher_model: str = ""  # module:callable of a teacher that was made with one
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
     epochs: Annotated[int, Field(ge=1)] = 30

@@ -29,6 +29,7 @@ from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
+from classwise.models import names_own_model
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
@@ -72,7 +73,8 @@ def train(
         config = TrainConfig(**{**config.model_dump(), **options})
     source = open_data(config.data) if source is None else source
     # Everything is checked before the folder is touched: a typo must not occupy it.
-    trainer = Trainer(Run(Path(out)), recipe, config, source, choose_device(device))
+    own = config.model if names_own_model(config.model) else None
+    trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))
     trainer.run.claim(trainer.about)
     if trainer.run.finished_epochs and not resume:
         raise ClasswiseError(
@@ -112,7 +114,6 @@ class Trainer:
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
-        side = min(data.images.shape[2:])
         ball = parse_norm(config.norm)
         # Conditions under which validation looks: clean always, attacked if training attacks.
         attack = parse_attack(config.valid_attack).name if self.slots.inner else "clean"
@@ -120,7 +121,7 @@ class Trainer:
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model = model_to_train(self.about["network"], recipe, config, device)
         check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
-        self.teacher = frozen_teacher(recipe, self.num_classes, device)
+        self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.step = Step(
@@ -128,7 +129,7 @@ class Trainer:
             self.optimiser,
             self.slots,
             config,
-            fit_augment(self.slots.augment, side, data.mirrored),
+            fit_augment(self.slots.augment, data.allowed),
             ball,
             self.teacher,
             self.num_classes,

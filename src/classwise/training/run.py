@@ -28,7 +28,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 from classwise.foreign import installed, is_foreign, source_hash
 from classwise.methods import METHODS
-from classwise.models import build_model
+from classwise.models.card import model_of_card, read_card
 from classwise.recipe import Recipe, compose
 from classwise.recipe_text import make_method
 from classwise.training.checkpoint import read_tensors
@@ -116,6 +116,7 @@ class Run:
     """A training run on disk."""
 
     path: Path
+    own_model: str | None = None  # `module:callable` as the user named it, never as the folder does
 
     def claim(self, about: Mapping[str, Any]) -> None:
         """Take an empty folder, or step into the same run again; another one is refused."""
@@ -223,25 +224,27 @@ class Run:
         """Where the weights of that name are."""
         return self.path / "weights" / f"{name}.safetensors"
 
-    def model(self, weights: str = "last") -> nn.Module:
-        """Build the model with the weights of that name, in eval mode."""
+    def model(self, weights: str = "last", spec: str | None = None) -> nn.Module:
+        """Build the model with the weights of that name, in eval mode.
+
+        A run of a model of your own is opened by naming it again, `spec="module:callable"`: what a
+        folder says is never imported.
+        """
         if weights not in self.weights:
             raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
-        return load_model(self.weights_path(weights))[0]
+        return load_model(self.weights_path(weights), spec or self.own_model)[0]
 
 
-def load_model(path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """Build the model that a weights file describes, in eval mode, and return its description."""
+def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """Build the model that a weights file describes, in eval mode, and return its description.
+
+    `spec` is the user's own `module:callable`, where the file was made with one.
+    """
     tensors, about = read_tensors(path)
     if "network" not in about:
         raise ClasswiseError(f"{path} holds a training state, not weights; take one from weights/")
-    model = build_model(**about["network"])
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as reason:
-        words = " ".join(str(reason).split())[:200]
-        raise ClasswiseError(f"{path} does not fit its own model: {words}") from None
-    return model.eval(), about
+    card = read_card(about["network"], str(path))
+    return model_of_card(card, tensors, str(path), spec), about
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
