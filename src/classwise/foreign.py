@@ -11,7 +11,7 @@ import functools
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -58,13 +58,14 @@ def load_installed(entry: EntryPoint) -> Any:
         ) from reason
 
 
-def recipe_name(kind: type, given: str | None) -> str:
+def recipe_name(kind: type, given: str | None, taken: Collection[str]) -> str:
     """What recipes call a method's class: the name it is installed under, or `module:Class`.
 
-    `given` is the name that the class itself declares.
+    `given` is the name that the class itself declares; `taken` are those that it cannot have.
     """
     module, spelled = kind.__module__, f"{kind.__module__}:{kind.__qualname__}"
-    for name, entries in installed().items():
+    free = {name: entries for name, entries in installed().items() if name not in taken}
+    for name, entries in free.items():
         for entry in entries:
             itself = f"{entry.module}:{entry.attr}" == spelled
             # A package may list a class under another of its modules than the one it is made in.

@@ -37,7 +37,9 @@ class Method(BaseModel):
         """Give a foreign method the one name by which any recipe can find it again."""
         super().__pydantic_init_subclass__(**kwargs)
         if is_foreign(cls):
-            cls.name = recipe_name(cls, vars(cls).get("name"))
+            from classwise.methods import METHODS
+
+            cls.name = recipe_name(cls, vars(cls).get("name"), METHODS)
 
     def __init__(self, **options: Any) -> None:
         known = type(self).model_fields

@@ -179,6 +179,12 @@ def _check_policy(policy: ClassPolicy) -> None:
             f"{type(policy).__name__} does not say what it sets; give it a class variable such as "
             'writes = frozenset({"label_weight"})'
         )
+    if type(policy).update is ClassPolicy.update:
+        raise ClasswiseError(
+            f"{type(policy).__name__} does nothing; give it a method update(self, settings, "
+            "feedback) that returns the new settings and the policy after it"
+        )
+    policy_state(policy)  # refuses what a file could not hold
 
 
 def _is_plain(value: Any) -> bool:
