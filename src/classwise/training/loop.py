@@ -65,6 +65,7 @@ def train(
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
+    With `resume` a run that is there goes on where it stopped, and one that is not begins.
     """
     recipe = load_recipe(recipe)
     if config is None:
