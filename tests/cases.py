@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from classwise.data.dataset import DataSource
-from classwise.models import build_model
-from classwise.recipe import Method, Recipe, compose, make_method, parse_recipe
-from classwise.training.checkpoint import write_tensors
+from classwise.laws.made_up import Subject
+from classwise.recipe import Method, Recipe, compose
+from classwise.recipe_text import make_method, parse_recipe
 
 
 @dataclass(frozen=True)
@@ -25,6 +23,10 @@ class Case:
     @property
     def call(self) -> str:
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.options.items())})"
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.method, self.needs)
 
     @property
     def text(self) -> str:
@@ -91,16 +93,3 @@ RECIPES = [
     "trades(steps=2)+frl(start=1)+ema",
     "trades(steps=2)+ccm+fairtat+wat",
 ]
-
-
-def write_teacher(path: Path, source: DataSource, seed: int = 5) -> None:
-    """Weights of a model that has learnt nothing, for methods with a teacher."""
-    network = {
-        "spec": "cnn(width=2)",
-        "num_classes": source.train.num_classes,
-        "channels": 1,
-        "mean": [0.3],
-        "deviation": [0.4],
-    }
-    weights = build_model(**network, seed=seed).state_dict()
-    write_tensors(path, weights, {"network": network})

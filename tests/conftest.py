@@ -7,9 +7,8 @@ import torch
 from hypothesis import settings
 from torch import nn
 
-from classwise.data.dataset import Dataset, DataSource
-from classwise.data.sources import open_data
-from classwise.data.splits import rank_within_class
+from classwise.data.dataset import DataSource
+from classwise.laws.made_up import few_digits
 
 settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
 settings.load_profile("same every time")
@@ -33,29 +32,7 @@ def untouched_random_state() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny() -> Callable[..., DataSource]:
-    """The first few digits of each class; class numbers are dense, `missing` ones have none."""
-    digits = open_data("digits")
-
-    def cut(data: Dataset, per_class: int, classes: int, missing: tuple[int, ...]) -> Dataset:
-        rank = rank_within_class(data.labels, torch.arange(len(data)))
-        keep = (rank < per_class) & (data.labels < classes)
-        for k in missing:
-            keep &= data.labels != k
-        rows = keep.nonzero().squeeze(1)
-        return Dataset(
-            data.images[rows], data.labels[rows], data.class_names[:classes], mirrored=False
-        )
-
-    def source(
-        per_class: int = 6, classes: int = 10, missing: tuple[int, ...] = (), test: int = 3
-    ) -> DataSource:
-        return DataSource(
-            "tiny",
-            cut(digits.train, per_class, classes, missing),
-            cut(digits.test, test, classes, ()),
-        )
-
-    return source
+    return few_digits
 
 
 class Net(nn.Module):

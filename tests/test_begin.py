@@ -13,7 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from classwise import cli
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.begin import begin_from
 from classwise.training.checkpoint import read_tensors, write_tensors
 from classwise.training.loop import train

@@ -16,7 +16,8 @@ from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
 from classwise.data.splits import split_indices
 from classwise.methods import at
-from classwise.recipe import compose, make_method, parse_recipe, read_recipe
+from classwise.recipe import compose
+from classwise.recipe_text import make_method, parse_recipe, read_recipe
 from classwise.report.payload import _series
 from classwise.report.runs import load_runs
 from classwise.spelling import Share

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from cases import write_teacher
 from refusals import refused
 from short_runs import same_weights, short_run
 from test_objective import N, softmax, world
@@ -10,9 +9,10 @@ from test_policies import double_settings
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Feedback
+from classwise.laws.made_up import write_teacher
 from classwise.methods.zhao2024_absld import CLEAN, ROBUST, Temperatures
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 RATE, LOW, HIGH = 0.1, 0.5, 5.0
 

@@ -6,7 +6,7 @@ from boundaries import quick_train, same_weights, weights
 from refusals import refused
 from torch import nn
 
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.average import RunningAverage
 
 

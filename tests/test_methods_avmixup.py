@@ -7,7 +7,7 @@ from short_runs import same_weights, short_run
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
 from classwise.methods.lee2020_avmixup import VertexMix
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.types import Batch
 
 MOMENT = Moment(seed=5, epoch=1, epochs=10)

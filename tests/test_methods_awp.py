@@ -8,7 +8,7 @@ from short_runs import same_weights, short_run
 
 from classwise.attacks.inner import Moment
 from classwise.methods.wu2020_awp import WeightPerturbation
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 RATE = 0.1
 

@@ -9,7 +9,7 @@ from test_objective import N, cross_entropy, kl, loss_of, softmax, world
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
 from classwise.methods.sun2023_bat import LastCorrectStop, from_uniform
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.types import Batch
 
 

@@ -20,7 +20,7 @@ from classwise.classes.settings import TRAIN_ROBUST, Chain, Feedback
 from classwise.methods import at, ccm, ccr, cfa, ema, fawa, trades
 from classwise.methods.wei2023_cfa import CalibratedBeta, CalibratedMargin
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.slots import Average, Gate, ShareGate
 from classwise.training.average import RunningAverage, shut_gates
 

@@ -8,7 +8,7 @@ from short_runs import same_weights, short_run
 from classwise.classes.settings import ClassSettings
 from classwise.methods.benz2021_cosine import CosineApart
 from classwise.objective import Outer
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 
 def batches(num_classes, count=4, missing=()):

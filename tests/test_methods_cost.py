@@ -21,7 +21,7 @@ from classwise.classes.settings import TRAIN_ROBUST, Chain, Feedback, Seen
 from classwise.draws import Draws
 from classwise.methods.benz2021_plan import BalancedSampler, class_number
 from classwise.methods.cui2019_balanced import balanced_weights
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 SIZES = [2, 3, 10]
 NAMES = ("cat", "dog", "7", "0")

@@ -17,7 +17,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, Feedback
 from classwise.methods.lee2024_dafa import SimilarityWeights, similarity_weights
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.types import Batch
 
 SIZES = [2, 3, 10]

@@ -20,7 +20,7 @@ from classwise.attacks.inner import Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, Chain, Feedback
 from classwise.methods.medi2024_fairtat import odds_table
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.loop import Trainer
 from classwise.training.step import Step
 from classwise.types import Batch

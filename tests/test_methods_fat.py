@@ -13,7 +13,8 @@ from classwise.attacks.pgd import pgd
 from classwise.attacks.stops import CountingWatch, PatientWatch
 from classwise.methods import fat
 from classwise.methods.zhang2020_fat import FriendlyStop
-from classwise.recipe import compose, make_method, parse_recipe, read_recipe
+from classwise.recipe import compose
+from classwise.recipe_text import make_method, parse_recipe, read_recipe
 from classwise.types import Batch
 
 STEPS = 10

@@ -14,7 +14,7 @@ from classwise.data.dataset import Allowed
 from classwise.data.idbh import IDBH, OPERATIONS, cropshift
 from classwise.data.sources import open_data
 from classwise.draws import Draws
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 N = 24
 SHAPES = [(3, 32, 32), (1, 32, 32), (3, 9, 14), (1, 8, 8), (3, 64, 48)]

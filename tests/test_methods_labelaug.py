@@ -16,7 +16,8 @@ from classwise.methods.amerehi2024_labelaug import OperationLabels
 from classwise.models import build_model
 from classwise.models.classifier import Classifier
 from classwise.objective import Outer, label_loss
-from classwise.recipe import Method, compose, parse_recipe
+from classwise.recipe import Method, compose
+from classwise.recipe_text import parse_recipe
 from classwise.slots import Slots
 from classwise.types import Batch
 

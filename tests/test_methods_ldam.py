@@ -8,7 +8,7 @@ from classwise.methods.cao2019_ldam import logit_margins
 from classwise.methods.cui2019_balanced import balanced_weights
 from classwise.models.classifier import CosineHead
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 
 def settings_of(text, sizes, epoch=0):

@@ -5,7 +5,7 @@ import torch
 from refusals import refused
 from test_objective import N, kl, loss_of, softmax, world
 
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 
 def straight(outputs, labels, settings):

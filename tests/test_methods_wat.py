@@ -20,7 +20,7 @@ from classwise.classes.settings import Feedback
 from classwise.data.batches import Batches
 from classwise.methods.li2023_wat import VALID, ExpertWeights
 from classwise.objective import Outer, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.validate import Checker
 
 SIZES = [2, 3, 10]

@@ -3,12 +3,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cases import CASES
 
 from classwise.attacks.losses import divergence
 from classwise.classes.settings import ClassSettings
 from classwise.objective import Outer, Term, label_loss, total
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 
 N = 11
 
@@ -119,45 +118,6 @@ class TestGradients:
             return loss_of(text, dict(zip(views, logits, strict=True)), labels, settings)
 
         assert torch.autograd.gradcheck(loss, [outputs[view] for view in views])
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("num_classes", [2, 3, 100])
-class TestEveryMethod:
-    def test_renaming_the_classes_leaves_every_term(self, case, num_classes):
-        outputs, labels, settings = world(num_classes)
-        objective = case.recipe.slots.objective
-        names = torch.randperm(num_classes, generator=torch.Generator().manual_seed(1))
-        back = names.argsort()
-        moved = {view: logits[:, back] for view, logits in outputs.items()}
-        teacher = outputs["lastclean"].detach()
-        plain = objective.terms(Outer(outputs, labels, settings.rows(labels), teacher=teacher))
-        called = settings._each(lambda table: table[back]).rows(names[labels])
-        other = objective.terms(Outer(moved, names[labels], called, teacher=teacher[:, back]))
-        for one, two in zip(plain, other, strict=True):
-            assert one.name == two.name
-            torch.testing.assert_close(one.values, two.values, rtol=1e-12, atol=1e-12)
-            torch.testing.assert_close(one.weight, two.weight)
-            torch.testing.assert_close(
-                torch.as_tensor(one.scale), torch.as_tensor(two.scale), rtol=1e-12, atol=0
-            )
-
-    def test_terms_are_per_sample_named_once_and_finite_for_bold_logits(self, case, num_classes):
-        outputs, labels, settings = world(num_classes)
-        bold = {view: 1000 * logits for view, logits in outputs.items()}
-        outer = Outer(bold, labels, settings.rows(labels), teacher=bold["lastclean"])
-        terms = case.recipe.slots.objective.terms(outer)
-        assert len({term.name for term in terms}) == len(terms)
-        for term in terms:
-            assert term.values.shape == (N,)
-            assert torch.isfinite(term.values).all()
-
-    def test_it_needs_no_view_that_it_did_not_ask_for(self, case, num_classes):
-        outputs, labels, settings = world(num_classes)
-        objective = case.recipe.slots.objective
-        asked = {view: outputs[view] for view in objective.views}
-        outer = Outer(asked, labels, settings.rows(labels), teacher=outputs["lastclean"])
-        assert torch.isfinite(total(objective.terms(outer), "mean"))
 
 
 def test_a_weighted_mean_of_equal_weights_is_the_mean():

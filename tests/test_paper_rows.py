@@ -5,7 +5,7 @@ import math
 import pytest
 from cases import CASES
 
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.studies.papers import paper_rows
 from classwise.training.loop import train
 

@@ -1,8 +1,7 @@
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 import torch
-from cases import CASES
 from refusals import refused
 
 from classwise.classes.counts import ClassCounts
@@ -11,142 +10,17 @@ from classwise.classes.settings import (
     Chain,
     ClassSettings,
     Feedback,
-    policy_state,
-    restore_policy,
 )
 from classwise.methods.wei2023_cfa import CalibratedMargin
-from classwise.objective import Outer
-from classwise.recipe import parse_recipe
-from classwise.training.checkpoint import pack, read_tensors, under_prefix, write_tensors
+from classwise.recipe_text import parse_recipe
 
-STEERING = [case for case in CASES if case.recipe.slots.policies]
 SIZES = [2, 3, 10, 100]
-EPOCHS = 4
-TABLES = [field.name for field in fields(ClassSettings)]
 
 
 def double_settings(num_classes, margin=0.2, step=0.05, beta=3.0):
     one = torch.ones(num_classes, dtype=torch.float64)
     base = ClassSettings.uniform(num_classes, margin=0, step=0)._each(torch.Tensor.double)
     return replace(base, margin=margin * one, step=step * one, beta=beta * one)
-
-
-def draw_counts(recipe, num_classes, seed, *, missing=(), perfect=False):
-    """Unbalanced class statistics with every part that a policy might ask for."""
-    rng = torch.Generator().manual_seed(seed)
-    sizes = torch.randint(3, 40, (num_classes,), generator=rng)
-    sizes[list(missing)] = 0
-    labels = torch.repeat_interleave(torch.arange(num_classes), sizes)
-    guess = torch.randint(num_classes, labels.shape, generator=rng)
-    skill = torch.rand(num_classes, generator=rng)[labels]
-    right = torch.rand(labels.shape, generator=rng) < skill
-    predicted = labels if perfect else torch.where(right, labels, guess)
-    logits = torch.randn(len(labels), num_classes, generator=rng, dtype=torch.float64)
-    rows = double_settings(num_classes).rows(labels)
-    views = dict.fromkeys(recipe.slots.objective.views, logits)
-    outer = Outer(views, labels, rows, teacher=logits.flip(1))
-    terms = recipe.slots.objective.terms(outer)
-    losses = {term.name: term.values for term in terms}
-    losses["total"] = sum(term.scale * term.values for term in terms)
-    losses["label_ce"] = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-    return ClassCounts.of(labels, predicted, num_classes=num_classes, logits=logits, losses=losses)
-
-
-def renamed(counts, names):
-    """The same statistics when class k is called names[k]; exact, as it only moves numbers."""
-    back = names.argsort()
-    return ClassCounts(
-        counts.confusion[back][:, back],
-        counts.probability[back][:, back],
-        {term: sums[back] for term, sums in counts.losses.items()},
-    )
-
-
-def play(recipe, num_classes, change=lambda counts: counts, called=None, **world):
-    """Settings of every epoch boundary, 0 included, and the chain at the end."""
-    called = range(num_classes) if called is None else called.tolist()
-    base = double_settings(num_classes)
-    chain = Chain(recipe.slots.policies).bind([str(k) for k in called])
-    found = []
-    for epoch in range(EPOCHS + 1):
-        counts = {
-            seen: change(draw_counts(recipe, num_classes, 10 * epoch + n, **world))
-            for n, seen in enumerate(sorted(chain.needs(epoch)))
-        }
-        whole = change(draw_counts(recipe, num_classes, 999, **world))
-        settings, chain = chain.update(base, Feedback(epoch, EPOCHS, whole.sizes, counts))
-        found.append(settings)
-    return found, chain
-
-
-WORLDS = [{}, {"missing": (1,)}, {"perfect": True}]
-
-
-@pytest.mark.parametrize("case", STEERING, ids=str)
-@pytest.mark.parametrize("num_classes", SIZES)
-@pytest.mark.parametrize("world", WORLDS, ids=["unbalanced", "one class empty", "no mistake"])
-class TestEveryPolicy:
-    def test_renaming_the_classes_renames_the_settings(self, case, num_classes, world):
-        names = torch.randperm(num_classes, generator=torch.Generator().manual_seed(5))
-        back = names.argsort()
-        plain, _ = play(case.recipe, num_classes, **world)
-        other, _ = play(case.recipe, num_classes, lambda c: renamed(c, names), back, **world)
-        for one, two in zip(plain, other, strict=True):
-            for table in TABLES:
-                expected, found = getattr(one, table), getattr(two, table)
-                if expected is None:
-                    assert found is None
-                    continue
-                expected = expected[back][:, back] if expected.ndim == 2 else expected[back]
-                torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-
-    def test_settings_are_sound(self, case, num_classes, world):
-        for settings in play(case.recipe, num_classes, **world)[0]:
-            for table in TABLES:
-                values = getattr(settings, table)
-                if values is None:
-                    continue
-                assert values.shape[0] == num_classes
-                assert torch.isfinite(values).all(), table
-                assert (values >= 0).all(), table
-            odds = settings.target_odds
-            if odds is not None:
-                assert odds.shape == (num_classes, num_classes)
-                assert (odds.diagonal() == 0).all()
-                torch.testing.assert_close(odds.sum(1), torch.ones(num_classes).double())
-
-    def test_only_declared_settings_change(self, case, num_classes, world):
-        policies = case.recipe.slots.policies
-        written = frozenset().union(*(policy.writes for policy in policies))
-        base = double_settings(num_classes)
-        found = play(case.recipe, num_classes, **world)[0]
-        for settings in found:
-            for table in set(TABLES) - written:
-                expected, got = getattr(base, table), getattr(settings, table)
-                assert (expected is None and got is None) or torch.equal(expected, got), table
-        # With no mistake, or one class alone, there may be nothing to tell the classes apart by.
-        for table in written if not world else ():
-            assert any(not same(getattr(s, table), getattr(base, table)) for s in found), table
-
-    def test_a_policy_is_its_own_state(self, case, num_classes, world, tmp_path):
-        _, chain = play(case.recipe, num_classes, **world)
-        for number, policy in enumerate(chain.policies):
-            tensors, plain = pack(f"policy.{number}", policy_state(policy))
-            tensors["never"] = torch.zeros(1)
-            write_tensors(tmp_path / "state", tensors, {"plain": plain})
-            tensors, about = read_tensors(tmp_path / "state")
-            state = {**about["plain"], **under_prefix(f"policy.{number}", tensors)}
-            first = case.recipe.slots.policies[number]
-            restored = restore_policy(first, state)
-            assert type(restored) is type(policy)
-            for name, value in policy_state(policy).items():
-                assert same(policy_state(restored)[name], value)
-
-
-def same(one, other):
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return torch.equal(one, other)
-    return one == other
 
 
 def robust(labels, predicted, num_classes):

@@ -9,7 +9,7 @@ import pytest
 
 from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.spelling import Share
 from classwise.training.config import TrainConfig
 from classwise.training.presets import PRESETS, apply_preset, preset_names, scripts_of

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import CASES, write_teacher
+from cases import CASES
 from refusals import refused
 
 from classwise.data.dataset import Dataset, DataSource
-from classwise.recipe import load_recipe, parse_recipe
+from classwise.laws.made_up import write_teacher
+from classwise.recipe_text import load_recipe, parse_recipe
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.run import Run
 from classwise.training.schedule import learning_rate
-from classwise.training.step import Step
 
 QUICK = TrainConfig(
     eps=0.2,
@@ -72,28 +72,6 @@ def weights(run, name="last"):
 
 def same_tensors(one, other):
     return set(one) == set(other) and all(torch.equal(one[n], other[n]) for n in one)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-class TestEveryMethod:
-    def test_the_same_seed_gives_the_same_bytes(self, case, go):
-        one = go("one", case.recipe, epochs=2)
-        torch.rand(7)  # whatever else draws random numbers meanwhile
-        assert_same_record(one, go("two", case.text, epochs=2))
-        assert not same_tensors(weights(one), weights(go("three", case.text, epochs=2, seed=1)))
-
-    @pytest.mark.parametrize("classes", [2, 3])
-    def test_any_number_of_classes_trains_also_with_one_missing(self, case, go, tiny, classes):
-        missing = (1,) if classes == 3 else ()
-        run = go("run", case.text, source=tiny(classes=classes, missing=missing), epochs=2)
-        assert run.finished_epochs == 2
-        for epoch in run.history:
-            for rates in epoch["train"].values():
-                assert [rate is None for rate in rates["by_class"]] == [
-                    k in missing for k in range(classes)
-                ]
-            for table in epoch["settings"].values():
-                assert all(math.isfinite(value) for value in torch.tensor(table).flatten())
 
 
 OWN_MODEL = '''
@@ -181,29 +159,11 @@ class TestResume:
     def test_every_method_goes_on_bit_for_bit(self, case, go, own):
         options = {"recipe": case.text, "model": f"{own.__name__}:Own", "epochs": 4}
         if case.recipe.slots.head:
-            pytest.skip("only built-in models have another head; see the next test")
+            pytest.skip("only built-in models have another head; test_laws.py has those")
         straight, forwards = forwards_of(own, lambda: go("straight", **options))
         assert forwards % 4 == 0
         resumed = self.interrupted_at_forward(go, own, 3 * forwards // 4 + 2, **options)
         assert_same_record(resumed, straight)
-
-    @pytest.mark.parametrize("case", CASES, ids=str)
-    def test_every_method_goes_on_with_a_built_in_model(self, case, go, monkeypatch):
-        real, steps, fatal = Step.__call__, 0, None
-
-        def counting(self, *args):
-            nonlocal steps
-            steps += 1
-            if steps == fatal:
-                raise KeyboardInterrupt
-            return real(self, *args)
-
-        monkeypatch.setattr(Step, "__call__", counting)
-        straight = go("straight", case.text)
-        steps, fatal = 0, 2 * steps // 3 + 2
-        with pytest.raises(KeyboardInterrupt):
-            go("broken", case.text)
-        assert_same_record(go("broken", case.text, resume=True), straight)
 
     def test_a_crash_at_any_write_loses_nothing(self, go, monkeypatch):
         real, writes, fatal = Path.replace, 0, None

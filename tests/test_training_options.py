@@ -8,7 +8,7 @@ import torch
 
 from classwise.data.splits import split_indices
 from classwise.errors import ClasswiseError
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.presets import PRESETS, apply_preset

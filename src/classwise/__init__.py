@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from classwise.auditing.given import audit as audit
     from classwise.auditing.health import check_health as check_health
     from classwise.auditing.metrics import ClassReport as ClassReport
+    from classwise.classes.settings import ClassPolicy as ClassPolicy
     from classwise.data.sources import open_data as open_data
     from classwise.errors import ClasswiseError as ClasswiseError
-    from classwise.recipe import load_recipe as load_recipe
+    from classwise.recipe import Method as Method
+    from classwise.recipe_text import load_recipe as load_recipe
+    from classwise.slots import Slots as Slots
     from classwise.training.config import TrainConfig as TrainConfig
     from classwise.training.loop import train as train
     from classwise.training.run import Run as Run
@@ -26,19 +29,25 @@ if TYPE_CHECKING:
 _HOMES = {
     "audit": "classwise.auditing.given:audit",
     "check_health": "classwise.auditing.health:check_health",
+    "ClassPolicy": "classwise.classes.settings:ClassPolicy",
     "ClassReport": "classwise.auditing.metrics:ClassReport",
     "ClasswiseError": "classwise.errors:ClasswiseError",
+    "Method": "classwise.recipe:Method",
     "Run": "classwise.training.run:Run",
+    "Slots": "classwise.slots:Slots",
     "TrainConfig": "classwise.training.config:TrainConfig",
     "open_data": "classwise.data.sources:open_data",
-    "load_recipe": "classwise.recipe:load_recipe",
+    "load_recipe": "classwise.recipe_text:load_recipe",
     "train": "classwise.training.loop:train",
 }
 
 __all__ = [
+    "ClassPolicy",
     "ClassReport",
     "ClasswiseError",
+    "Method",
     "Run",
+    "Slots",
     "TrainConfig",
     "audit",
     "check_health",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
-    from classwise.recipe import Recipe
+    from classwise.recipe import Method, Recipe
 
 Listing: TypeAlias = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
 
@@ -20,35 +20,47 @@ def _first_line(thing: Any) -> str:
 
 
 def methods() -> Listing:
-    """Every method: one line, its paper, the slots it fills, and what it cannot stand beside."""
+    """Every method: one line, its paper, the slots it fills, and what it cannot stand beside.
+
+    Installed ones are loaded here; one that cannot be says why in its line.
+    """
+    from classwise.foreign import installed, package_of
     from classwise.methods import METHODS
+    from classwise.recipe_text import method_class
 
-    rows = []
-    for name, kind in METHODS.items():
-        recipe = _together(name)
-        filled = [slot for slot, owner in recipe.owners.items() if owner == name] if recipe else []
-        slots = sorted({s if s.startswith("class") else s.split()[0] for s in filled})
-        others = [other for other in METHODS if other != name and not METHODS[other].base]
-        if kind.base:
-            apart = [
-                "other bases",
-                *(n for n in others if _together(name, n, bases=[name]) is None),
-            ]
-        else:
-            apart = [n for n in METHODS if n != name and _together(name, n) is None]
-        rows.append((name, _first_line(kind), ", ".join(slots), ", ".join(apart), kind.paper))
-    return ("method", "what it does", "fills", "not with", "paper"), rows
+    kinds, broken = list(METHODS.values()), []
+    for name, entries in installed().items():
+        try:
+            kinds.append(method_class(name))
+        except ClasswiseError as reason:
+            packages = ", ".join(package_of(entry) for entry in entries)
+            broken.append((name, f"cannot be used: {reason}", "", "", packages))
+    ready = [kind for kind in kinds if _together(kind, among=kinds)]  # others need options
+    rows = [_method_row(kind, ready) for kind in kinds]
+    own = ("module:Class", "your own method; see CONTRIBUTING.md", "", "", "")
+    return ("method", "what it does", "fills", "not with", "paper"), [*rows, *broken, own]
 
 
-def _together(*names: str, bases: Sequence[str] = ()) -> Recipe | None:
+def _method_row(kind: type[Method], among: Sequence[type[Method]]) -> tuple[str, ...]:
+    recipe = _together(kind, among=among)
+    if recipe is None:
+        return (kind.name, _first_line(kind), "", "", kind.paper)
+    filled = [slot for slot, owner in recipe.owners.items() if owner == kind.name]
+    slots = sorted({s if s.startswith("class") else s.split()[0] for s in filled})
+    others = [one for one in among if one is not kind and not (kind.base and one.base)]
+    on = [kind] if kind.base else among
+    apart = [one.name for one in others if _together(kind, one, among=on) is None]
+    apart = ["other bases", *apart] if kind.base else apart
+    return (kind.name, _first_line(kind), ", ".join(slots), ", ".join(apart), kind.paper)
+
+
+def _together(*kinds: type[Method], among: Sequence[type[Method]]) -> Recipe | None:
     """The methods in one recipe, on the first base that takes them all; None where none does."""
-    from classwise.methods import METHODS
     from classwise.recipe import compose
 
-    tried = bases or [name for name, kind in METHODS.items() if kind.base]
-    for base in tried:
+    for base in (one for one in among if one.base):
         with contextlib.suppress(ClasswiseError):
-            return compose(METHODS[name]() for name in dict.fromkeys([base, *names]))
+            return compose(kind() for kind in dict.fromkeys([base, *kinds]))
     return None
 
 

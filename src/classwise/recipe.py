@@ -7,21 +7,19 @@ setting has one owner; since owners never overlap, the order of composition does
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from classwise.classes.settings import Chain
 from classwise.errors import ClasswiseError, unknown
+from classwise.foreign import is_foreign, recipe_name
 from classwise.script import Script
 from classwise.sense import check_sense
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
-from classwise.spelling import parse_call, parse_value, split_outside_brackets
 
 
 class Method(BaseModel):
@@ -29,12 +27,21 @@ class Method(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_default=True)
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # what recipes call it; one that is not installed is `module:Class`
     paper: ClassVar[str] = ""
     base: ClassVar[bool] = False  # brings an objective; a recipe has exactly one such method
     extends: ClassVar[frozenset[str]] = frozenset()  # methods whose slots it may take over
     implies: ClassVar[str | None] = None  # base to add where a recipe has none
     baselines: ClassVar[frozenset[str]] = frozenset()  # recipes that its script trains besides
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Give a foreign method the one name by which any recipe can find it again."""
+        super().__pydantic_init_subclass__(**kwargs)
+        if is_foreign(cls):
+            from classwise.methods import METHODS
+
+            cls.name = recipe_name(cls, vars(cls).get("name"), METHODS)
 
     def __init__(self, **options: Any) -> None:
         known = type(self).model_fields
@@ -102,7 +109,7 @@ class Recipe:
     given: tuple[Method, ...]
 
     def __or__(self, other: Method | Recipe) -> Recipe:
-        whole = Recipe((*self.given, *_methods_of(other)))
+        whole = Recipe((*self.given, *methods_of(other)))
         if any(method.base for method in whole.given):
             whole.check()  # clashes are told at once; without a base it is a part of a recipe yet
         return whole
@@ -205,7 +212,10 @@ def _with_base(given: tuple[Method, ...]) -> list[Method]:
             bases = ", ".join(name for name, kind in METHODS.items() if kind.base)
             names = "+".join(method.name for method in methods)
             raise ClasswiseError(f"{names} has no training loss; add one of {bases}")
-        methods.append(METHODS[implied.pop()]())
+        base = implied.pop()
+        if base not in METHODS:
+            raise unknown("base that a method implies", base, METHODS)
+        methods.append(METHODS[base]())
     return methods
 
 
@@ -225,7 +235,7 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
         return True
 
     for method in methods:
-        brought = method.fill()
+        brought = _brought_by(method)
         for slot in fields(brought):
             value = getattr(brought, slot.name)
             if slot.name == "policies":
@@ -244,70 +254,19 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
     return Slots(**merged), owners
 
 
-def make_method(name: str, options: Mapping[str, Any]) -> Method:
-    """Make a method by its name."""
-    from classwise.methods import METHODS
-
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
-    return METHODS[name](**options)
-
-
-def parse_recipe(text: str, settings: Mapping[str, Any] | None = None) -> Recipe:
-    """Read `trades(beta=6)+ccm`; `settings` are pairs such as `ccm.margin_floor` and its value.
-
-    >>> parse_recipe("ccm + trades").name
-    'trades+ccm'
-    """
-    calls = [parse_call(part) for part in split_outside_brackets(text, "+")]
-    options: dict[str, dict[str, Any]] = {}
-    for call in calls:
-        if call.args:
-            raise ClasswiseError(f"{call.name}: name the options, as in {call.name}(option=value)")
-        if call.name in options:
-            raise ClasswiseError(f"{call.name} appears twice; name each method once")
-        options[call.name] = dict(call.options)
-    for key, value in (settings or {}).items():
-        name, dot, option = key.partition(".")
-        if not dot or name not in options:
-            raise ClasswiseError(
-                f"--set {key}: write METHOD.OPTION=VALUE with a method of {'+'.join(options)}"
-            )
-        options[name][option] = parse_value(value) if isinstance(value, str) else value
-    return compose(make_method(name, chosen) for name, chosen in options.items())
-
-
-def read_recipe(path: str | Path, settings: Mapping[str, Any] | None = None) -> Recipe:
-    """Read a TOML file: `compose = "trades + ccm"` and one table of options per method.
-
-    `settings` win over the file.
-    """
+def _brought_by(method: Method) -> Slots:
+    """What a method fills; one that was not written out is refused by name."""
     try:
-        content = tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as reason:
-        raise ClasswiseError(f"cannot read the recipe {path}: {reason}") from None
-    text = content.pop("compose", None)
-    if not isinstance(text, str):
-        raise ClasswiseError(f'{path} needs a line such as compose = "trades + ccm"')
-    chosen: dict[str, Any] = {}
-    for name, table in content.items():
-        if not isinstance(table, dict):
-            raise ClasswiseError(f"{path}: {name!r} is not a table; write [{name}] and its options")
-        for option, value in table.items():
-            word = isinstance(value, str)
-            chosen[f"{name}.{option}"] = parse_value(value) if word else value
-    return parse_recipe(text, chosen | dict(settings or {}))
-
-
-def load_recipe(
-    recipe: str | Path | Recipe | Method, settings: Mapping[str, Any] | None = None
-) -> Recipe:
-    """Take a recipe in any of its spellings; a string ending in .toml is a file."""
-    if isinstance(recipe, Recipe | Method):
-        return compose(_methods_of(recipe))
-    if str(recipe).endswith(".toml"):
-        return read_recipe(recipe, settings)
-    return parse_recipe(str(recipe), settings)
+        brought = method.fill()
+    except NotImplementedError:
+        brought = None
+    if not isinstance(brought, Slots):
+        raise ClasswiseError(
+            f"{method.name} does not say what it fills; give it a method fill(self) that returns "
+            "classwise.Slots(...)"
+        )
+    Chain(brought.policies)  # refuses what is no policy
+    return brought
 
 
 def epoch_of(when: float, epochs: int) -> int:
@@ -319,5 +278,6 @@ def epoch_of(when: float, epochs: int) -> int:
     return round(when * epochs) if when < 1 else int(when)
 
 
-def _methods_of(thing: Method | Recipe) -> list[Method]:
+def methods_of(thing: Method | Recipe) -> list[Method]:
+    """The methods of a recipe as they were given; a method is a recipe of one."""
     return list(thing.given) if isinstance(thing, Recipe) else [thing]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
@@ -143,6 +143,7 @@ class Chain:
         owner: dict[str, ClassPolicy] = {}
         known = {slot.name for slot in fields(ClassSettings)}
         for policy in self.policies:
+            _check_policy(policy)
             if stray := policy.writes - known:
                 raise ClasswiseError(
                     f"{policy} writes {sorted(stray)}; settings are {sorted(known)}"
@@ -195,9 +196,45 @@ State: TypeAlias = dict[str, Any]
 
 def policy_state(policy: ClassPolicy) -> State:
     """The fields of a policy by name; tensors and plain values."""
-    return {slot.name: getattr(policy, slot.name) for slot in fields(policy)}  # type: ignore[arg-type]
+    state = {slot.name: getattr(policy, slot.name) for slot in fields(policy)}  # type: ignore[arg-type]
+    for name, value in state.items():
+        if not isinstance(value, Tensor) and not _is_plain(value):
+            raise ClasswiseError(
+                f"{type(policy).__name__} remembers a {type(value).__name__} as {name}; a resumed "
+                "run must find it again, so use a tensor, numbers, words, or lists of them"
+            )
+    return state
 
 
 def restore_policy(policy: ClassPolicy, state: State) -> ClassPolicy:
     """Make the policy of the same kind with these fields."""
     return type(policy)(**state)
+
+
+def _check_policy(policy: ClassPolicy) -> None:
+    """Refuse what a checkpoint could not hold."""
+    if not isinstance(policy, ClassPolicy) or not is_dataclass(policy):
+        raise ClasswiseError(
+            f"{type(policy).__name__} is no policy; make it a dataclass that inherits from "
+            "classwise.ClassPolicy, for its fields are what a resumed run goes on from"
+        )
+    if not hasattr(policy, "writes"):
+        raise ClasswiseError(
+            f"{type(policy).__name__} does not say what it sets; give it a class variable such as "
+            'writes = frozenset({"label_weight"})'
+        )
+    if type(policy).update is ClassPolicy.update:
+        raise ClasswiseError(
+            f"{type(policy).__name__} does nothing; give it a method update(self, settings, "
+            "feedback) that returns the new settings and the policy after it"
+        )
+    policy_state(policy)  # refuses what a file could not hold
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON holds a value and gives it back, but for a tuple, which comes back a list."""
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    return value is None or isinstance(value, bool | int | float | str)

@@ -33,6 +33,12 @@ Sets = Annotated[
         "--set", help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4."
     ),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="MODULE", help="A recipe file may use the methods of this module."
+    ),
+]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]

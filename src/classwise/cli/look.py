@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from classwise.cli.app import Quiet, Sets, app, data_app, divide_sets, kindly, out
+from classwise.cli.app import Imports, Quiet, Sets, app, data_app, divide_sets, kindly, out
 from classwise.errors import unknown
 
 
@@ -16,17 +16,21 @@ from classwise.errors import unknown
 @kindly
 def recipe(
     text: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="Such as trades+ccm, or a recipe.toml.")
+        str,
+        typer.Argument(
+            metavar="RECIPE", help="Such as trades+ccm, at+mymodule:MyMethod, or a recipe.toml."
+        ),
     ],
     sets: Sets = None,
+    imports: Imports = None,
 ) -> None:
     """Explain a recipe: every slot, its value, and the method that filled it.
 
     Example: classwise recipe "trades(beta=6)+ccm+ema"
     """
-    from classwise.recipe import load_recipe
+    from classwise.recipe_text import load_recipe
 
-    chosen = load_recipe(text, divide_sets(sets or [])[0])
+    chosen = load_recipe(text, divide_sets(sets or [])[0], imports or ())
     table = Table("slot", "value", "owner", title=chosen.name, title_justify="left")
     for row in chosen.explain():
         table.add_row(*row)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from classwise.cli.app import Device, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+from classwise.cli.app import Device, Imports, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+from classwise.errors import ClasswiseError
 
 
 @app.command()
@@ -34,7 +35,10 @@ def quickstart(
 @app.command()
 @kindly
 def train(
-    recipe: Annotated[str, typer.Argument(help="Such as trades+ccm+ema, or a recipe.toml.")],
+    recipe: Annotated[
+        str,
+        typer.Argument(help="Such as trades+ccm+ema, at+mymodule:MyMethod, or a recipe.toml."),
+    ],
     data: Annotated[
         str | None, typer.Option(help="Data set; see `classwise list data`. [default: digits]")
     ] = None,
@@ -80,9 +84,12 @@ def train(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the run stopped; it must be there.")
+    ] = False,
     skip_bad: SkipBad = False,
     sets: Sets = None,
+    imports: Imports = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -91,14 +98,15 @@ def train(
     Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
     """
     from classwise.data.sources import with_option
-    from classwise.recipe import load_recipe
+    from classwise.recipe_text import load_recipe
     from classwise.spelling import parse_value
     from classwise.training.config import TrainConfig
     from classwise.training.loop import train as run_training
     from classwise.training.presets import apply_preset
+    from classwise.training.run import Run
 
     method_sets, others = divide_sets(sets or [])
-    chosen = load_recipe(recipe, method_sets)
+    chosen = load_recipe(recipe, method_sets, imports or ())
     given = {
         "data": data,
         "model": model,
@@ -125,8 +133,13 @@ def train(
     name = f"{chosen.name}-{config.data}-s{config.seed}"
     plain = "".join(letter if letter.isalnum() or letter in "+-." else "-" for letter in name)
     where = folder or Path("runs") / plain
+    found = Run(where)
+    if resume and not found.begun:
+        raise ClasswiseError(f"{where} holds no run to go on with; leave out --resume to begin it")
+    finished = resume and found.finished_epochs == config.epochs
     run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
-    out.print(f"Trained {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
+    words = f"Finished already, all {config.epochs} epochs of" if finished else "Trained"
+    out.print(f"{words} {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
     for average in run.unopened_averages:
         out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
     out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
@@ -139,6 +152,10 @@ def study(
         str, typer.Argument(help="digits, or digits-defaults: the same under other defaults.")
     ],
     seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="One more recipe beside those of the study, such as at+mymodule:My."),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
     table: Annotated[
@@ -160,12 +177,15 @@ def study(
 
     where, many = folder or digits.default_folder(), workers or os.cpu_count() or 1
     if name == "digits":
-        paths = grid.run_grid(digits.study_jobs(seeds, where), workers=many, console=out)
+        jobs = digits.study_jobs(seeds, where, also or ())
+        paths = grid.run_grid(jobs, workers=many, console=out)
         text = digits.markdown(load_runs(paths), seeds)
+    elif also:
+        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
     elif name == "digits-defaults":
-        jobs = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
-        grid.run_grid([job for some in jobs.values() for job in some], workers=many, console=out)
-        found = {title: load_runs([job.path for job in some]) for title, some in jobs.items()}
+        varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+        grid.run_grid([job for some in varied.values() for job in some], workers=many, console=out)
+        found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
         text = digits.variations_markdown(found, seeds)
     else:
         raise unknown("study", name, ["digits", "digits-defaults"])

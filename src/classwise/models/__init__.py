@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -115,9 +116,14 @@ def import_object(spec: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as reason:
         raise ClasswiseError(f"{spec}: {reason}; run in the folder that holds it") from None
-    if not hasattr(module, name):
-        raise unknown(f"name in {module_name}", name, [n for n in dir(module) if n[0] != "_"])
-    return getattr(module, name)
+    except Exception as reason:  # whatever a module of the user's may raise
+        words = " ".join(f"{type(reason).__name__}: {reason}".split())
+        raise ClasswiseError(f"{spec}: {module_name} cannot be imported ({words})") from reason
+    try:
+        return operator.attrgetter(name)(module)
+    except AttributeError:
+        known = [n for n in dir(module) if n[0] != "_"]
+        raise unknown(f"name in {module_name}", name, known) from None
 
 
 def _own_model(spec: str, options: dict[str, Any], num_classes: int, channels: int) -> nn.Module:

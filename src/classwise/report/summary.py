@@ -10,7 +10,8 @@ from classwise.auditing.metrics import ConditionReport
 from classwise.auditing.predictions import AuditedWeights, as_fraction
 from classwise.classes.counts import TAIL_FROM
 from classwise.errors import ClasswiseError
-from classwise.recipe import load_recipe
+from classwise.methods import METHODS
+from classwise.recipe import compose
 from classwise.spelling import average_and_keep
 
 TAIL_SHARE = 0.1
@@ -236,9 +237,12 @@ def _told_apart(rows: list[SummaryRow]) -> list[SummaryRow]:
 
 
 def _has_averages(recipe: str) -> bool:
+    """Whether a built-in method of a recipe averages weights; what others do, nobody loads here."""
+    kinds = [METHODS[name] for name in recipe.split("+") if name in METHODS]
+    base = [] if any(kind.base for kind in kinds) else [METHODS["trades"]]
     try:
-        return bool(load_recipe(recipe).slots.averages)
-    except ClasswiseError:  # a model we did not train has no recipe
+        return bool(compose(kind() for kind in [*base, *kinds]).slots.averages)
+    except ClasswiseError:  # no recipe of ours
         return False
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from classwise.recipe_text import modules_of, parse_recipe
 from classwise.report.runs import ReportRun
 from classwise.report.seeds import SeedRow, seed_rows
 from classwise.studies.grid import Job, jobs_of
@@ -80,9 +81,13 @@ VARIED = (
 )
 
 
-def study_jobs(seeds: int, folder: Path) -> list[Job]:
-    """Every recipe with every seed."""
-    return jobs_of(RECIPES, seeds, CONFIG, ATTACKS, folder)
+def study_jobs(seeds: int, folder: Path, also: Sequence[str] = ()) -> list[Job]:
+    """Every recipe with every seed; `also` are recipes of the user's own words beside ours."""
+    for text in also:
+        parse_recipe(text)  # a mistake is told before the first run
+    recipes = list(dict.fromkeys([*RECIPES, *also]))
+    imports = tuple(module for text in also for module in modules_of(text))
+    return jobs_of(recipes, seeds, CONFIG, ATTACKS, folder, imports)
 
 
 def variations_markdown(found: Mapping[str, Sequence[ReportRun]], seeds: int) -> str:

@@ -23,14 +23,29 @@ class Job:
     config: TrainConfig
     attacks: str
     path: Path
+    imports: tuple[str, ...] = ()  # modules of the user's that its recipe may name
 
 
 def jobs_of(
-    recipes: Sequence[str], seeds: int, config: TrainConfig, attacks: str, folder: Path
+    recipes: Sequence[str],
+    seeds: int,
+    config: TrainConfig,
+    attacks: str,
+    folder: Path,
+    imports: tuple[str, ...] = (),
 ) -> list[Job]:
-    """Every recipe with every seed, the seeds of one recipe far apart so that a cut is even."""
+    """Every recipe with every seed, the seeds of one recipe far apart so that a cut is even.
+
+    `imports` are the modules that recipes may name; without leave none is imported.
+    """
     return [
-        Job(recipe, config.model_copy(update={"seed": seed}), attacks, folder / f"{recipe}-s{seed}")
+        Job(
+            recipe,
+            config.model_copy(update={"seed": seed}),
+            attacks,
+            folder / f"{recipe}-s{seed}",
+            imports,
+        )
         for seed in range(seeds)
         for recipe in recipes
     ]
@@ -63,8 +78,10 @@ def run_job(job: Job) -> None:
     import torch
 
     from classwise.auditing.target import audit_target
+    from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 
     torch.set_num_threads(1)
-    train(job.recipe, job.config, out=job.path, resume=True, device="cpu", quiet=True)
+    recipe = parse_recipe(job.recipe, imports=job.imports)
+    train(recipe, job.config, out=job.path, resume=True, device="cpu", quiet=True)
     audit_target(str(job.path), attacks=job.attacks, device="cpu", quiet=True)

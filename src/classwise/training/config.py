@@ -86,7 +86,7 @@ class TrainConfig(BaseModel):
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
     # Where validation looks, and so best weights, gates and policies; None is the training eps.
     judge_eps: Annotated[float | None, BeforeValidator(_radius_or_none)] = None
-    epochs: Annotated[int, Field(ge=0)] = 30
+    epochs: Annotated[int, Field(ge=1)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
     optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Annotated[float, Field(gt=0)] = 0.1

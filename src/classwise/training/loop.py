@@ -31,7 +31,8 @@ from classwise.data.splits import balanced_subset, rank_within_class, split_indi
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
-from classwise.recipe import Method, Recipe, load_recipe
+from classwise.recipe import Method, Recipe
+from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
@@ -64,6 +65,7 @@ def train(
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
+    With `resume` a run that is there goes on where it stopped, and one that is not begins.
     """
     recipe = load_recipe(recipe)
     if config is None:
@@ -104,6 +106,12 @@ class Trainer:
         self.num_classes = data.num_classes
         train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
         if config.subset:
+            classes = int((data.labels[train_rows].bincount() > 0).sum())
+            if config.subset < classes:
+                raise ClasswiseError(
+                    f"subset={config.subset} leaves some of the {classes} classes without a single "
+                    f"image; take {classes} or more, or 0 for all"
+                )
             kept = balanced_subset(data.labels[train_rows], config.subset, config.seed)
             train_rows = train_rows[kept]
         size = config.batch_size

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.methods import METHODS, crop
-from classwise.recipe import Among, Method, Recipe, compose, make_method
+from classwise.methods import METHODS
+from classwise.methods.crop import Crop
+from classwise.recipe import Among, Method, Recipe, compose
+from classwise.recipe_text import make_method
 from classwise.script import Script
 from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
@@ -115,8 +117,8 @@ def _script(own: str, recipe: Recipe) -> Script:
 def _cropped(methods: list[Method], recipe: Recipe, script: Script) -> list[Method]:
     """The methods with the script's crop, unless the recipe transforms its images otherwise."""
     if script.crop and "augment" not in recipe.owners:
-        return [*methods, crop(**script.crop)]
-    return [_fill(m, script.crop) if m.name == crop.name else m for m in methods]
+        return [*methods, Crop(**script.crop)]
+    return [_fill(m, script.crop) if m.name == Crop.name else m for m in methods]
 
 
 def _fill(method: Method, options: Mapping[str, Any]) -> Method:

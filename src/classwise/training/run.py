@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -26,8 +26,11 @@ from torch import nn
 from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
+from classwise.foreign import installed, is_foreign, source_hash
+from classwise.methods import METHODS
 from classwise.models.card import model_of_card, read_card
-from classwise.recipe import Recipe, compose, make_method
+from classwise.recipe import Recipe, compose
+from classwise.recipe_text import make_method
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.fluctuation import mean_fluctuation
@@ -46,7 +49,7 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
     begin, teacher = config.begin or recipe.slots.begin, recipe.slots.teacher
     files = [weights_file(begin) if begin else None, Path(teacher) if teacher else None]
-    facts = {
+    facts: dict[str, Any] = {
         "recipe": {
             name: {key: value for key, value in options.items() if key not in FILES}
             for name, options in recipe.canonical.items()
@@ -55,6 +58,8 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
         "train": source.train.content_hash,
         "files": [None if path is None else file_hash(path) for path in files],
     }
+    if sources := foreign_sources(recipe):
+        facts["sources"] = sources
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
@@ -72,6 +77,18 @@ def weights_file(words: str) -> Path:
     if name not in run.weights:
         raise unknown(f"weights of {folder}", name, run.weights or ["none yet"])
     return run.weights_path(name)
+
+
+def foreign_sources(recipe: Recipe) -> dict[str, str | None]:
+    """A hash of the code behind each method that is not our own: a name alone would not tell it."""
+    found = {}
+    for method in recipe.methods:
+        if is_foreign(type(method)):
+            slots = method.fill()
+            brought = [getattr(slots, slot.name) for slot in fields(slots)]
+            parts = [one for part in brought for one in (part if type(part) is tuple else (part,))]
+            found[method.name] = source_hash([method, *parts])
+    return found
 
 
 def file_hash(path: Path) -> str:
@@ -116,6 +133,7 @@ def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dic
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
+        **({"sources": sources} if (sources := foreign_sources(recipe)) else {}),
     }
 
 
@@ -130,11 +148,19 @@ class Run:
         """Take an empty folder, or step into the same run again; another one is refused."""
         if self._card.exists():
             if self.about.get("identity") != about["identity"]:
+                changed = self.about.get("sources") != about.get("sources")
+                reason = ", and the code of its methods differs" * changed
                 raise ClasswiseError(
                     f"{self.path} holds another run ({self.about['recipe_name']}, identity "
-                    f"{self.about.get('identity')}, not {about['identity']}); choose another --out"
+                    f"{self.about.get('identity')}, not {about['identity']}{reason}); choose "
+                    "another --out"
                 )
             return
+        for folder in (self.path, *self.path.parents):
+            if folder.exists() and not folder.is_dir():
+                raise ClasswiseError(
+                    f"{self.path} cannot be a run folder: {folder} is a file; choose another --out"
+                )
         # A write cut short by a kill leaves a .part file, which is nobody's property.
         if self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
             raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another --out")
@@ -174,8 +200,30 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe it was trained with."""
-        return compose(make_method(name, options) for name, options in self.about["recipe"].items())
+        """The recipe it was trained with, where all its methods are built in."""
+        return self.read_recipe()
+
+    def read_recipe(self, imports: Collection[str] = ()) -> Recipe:
+        """The recipe it was trained with; `imports` are the modules that it may have imported.
+
+        run.json may be a stranger's file, so by itself it leads to no import at all.
+        """
+        for name in self.about["recipe"]:
+            homes = [entry.module for entry in installed().get(name, ()) if name not in METHODS]
+            homes += [name.partition(":")[0]] if ":" in name else []
+            for home in homes:
+                if home not in imports:
+                    raise ClasswiseError(
+                        f"{self.path} was trained with {name}, which is not part of classwise; if "
+                        f'you trust that code, use run.read_recipe(imports=("{home}",))'
+                    )
+        methods = self.about["recipe"].items()
+        return compose(make_method(name, options, imports) for name, options in methods)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything of it on disk."""
+        return self._card.exists()
 
     @property
     def finished_epochs(self) -> int:

@@ -6,7 +6,8 @@ import csv
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from classwise.recipe import Recipe, parse_recipe
+from classwise.recipe import Recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.config import TrainConfig
 from classwise.training.presets import apply_preset
 
