@@ -234,7 +234,7 @@ class TestWhole:
         flipped = torch.stack(
             [x.flip(2) if d < 0.5 else x for x, d in zip(images, draws[:, 0], strict=True)]
         )
-        levels = (idbh.cropshift(flipped, draws[:, 1:7]) * 255).round()
+        levels = (idbh.cropshift(flipped, draws[:, 1:7], augment.reach) * 255).round()
         levels = idbh.one_operation(levels, OPERATIONS[augment.operations], draws[:, 7:])
         tries = Draws(3, "augment erase", 4).uniform(index, (41,), torch.float64)
         expected = idbh.random_erasing(levels, tries, augment.erase, augment.area) / 255
@@ -249,7 +249,7 @@ class TestPolicies:
         }
         assert found["weak"] == IDBH("colour", 0.5, 0.33)
         assert found["strong"] == IDBH("colour", 1.0, 0.33) == parse_recipe("at+idbh").slots.augment
-        assert found["svhn"] == IDBH("shape", 1.0, 0.5)
+        assert found["svhn"] == IDBH("shape", 1.0, 0.5, reach=8)
 
     def test_other_words_are_refused(self):
         with refused("idbh(strength="):

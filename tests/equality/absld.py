@@ -9,9 +9,9 @@ from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.methods.zhao2024_absld import CLEAN, ROBUST
-
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
+    QUANTITIES,
     SIZES,
     Outcome,
     World,
@@ -25,7 +25,7 @@ from equality.laboratory import (
 
 CODE = Released("zhaoshiji123/ABSLD", "7407c3a")
 RATE, LOW, HIGH, SIZE = 0.1, 0.5, 5.0, 20  # the last: samples of every class
-OWN = "each teacher label is divided by its own temperature; the code's shared storage divides both by both"
+SHARED = "both labels of the code's teacher share storage and are divided by both temperatures"
 CONSTANT = "the code's 1e-5 inside the teacher's logarithm shifts the loss by a constant"
 
 
@@ -108,10 +108,12 @@ def step(here: World, teacher: Tensor, hot: list[float], cold: list[float]) -> O
     return trained(model, [examples, here.images], loss)
 
 
-def step_case(num_classes: int) -> dict[str, float]:
+def step_case(num_classes: int, shared: bool = False) -> dict[str, float]:
     here = replace(world(num_classes), epoch=6)
     teacher = world(num_classes, seed=20).network.eval()
     hot, cold = temperatures_along(num_classes, 6)[-1]
+    if shared:
+        hot = cold = [a * b for a, b in zip(hot, cold, strict=True)]
     with torch.no_grad():
         known = teacher(here.images)
     boundaries = [{}, *(as_counts(num_classes, epoch) for epoch in range(1, 7))]
@@ -121,12 +123,18 @@ def step_case(num_classes: int) -> dict[str, float]:
 
 COMPARISONS = [
     Comparison(
-        "ABSLD",
+        "ABSLD, own temperatures",
         "absld",
         CODE,
         lambda: over(map(step_case, SIZES)),
-        f"{CONSTANT}; {OWN}",
-        ("loss",),
+        apart={"loss": CONSTANT},
+    ),
+    Comparison(
+        "ABSLD, shared storage",
+        "absld",
+        CODE,
+        lambda: over(step_case(size, shared=True) for size in SIZES),
+        apart=dict.fromkeys(QUANTITIES, SHARED),
     ),
     Comparison(
         "ABSLD, temperatures",

@@ -27,12 +27,10 @@ from equality.laboratory import (
 CODE = Released("csdongxian/AWP", "a7acf5d")
 BETA, PROXY_RATE = 6.0, 0.01
 DECAYED = "the code steps from the perturbed weights, so that weight decay acts on those"
-MORE = "it forwards more batches in train mode"
+MORE = "the code forwards more batches in train mode"
 
 
-def perturbations(
-    model: nn.Module, loss_of: Callable[[nn.Module], Tensor]
-) -> dict[str, Tensor]:
+def perturbations(model: nn.Module, loss_of: Callable[[nn.Module], Tensor]) -> dict[str, Tensor]:
     """Where one step of a proxy copy up the loss leads, as long as the weights, layer by layer."""
     proxy = copy.deepcopy(model).train()
     loss_of(proxy).backward()
@@ -72,14 +70,8 @@ def step(
 
 
 def at_step(here: World) -> Outcome:
-    model, eps = here.fresh(), here.for_each([here.eps] * here.num_classes)
-    count = len(here.labels)
-    delta = cfa.random_start(here, eps)
-    for _ in range(10):
-        delta = delta.detach().requires_grad_(True)
-        loss = total_surprise(model(here.images + delta), here.labels) / count
-        (slope,) = torch.autograd.grad(loss, delta)
-        delta = cfa.moved(delta.detach(), slope, here, eps)
+    model, count = here.fresh(), len(here.labels)
+    delta = cfa.attacked(model, here, [here.eps] * here.num_classes)
     with torch.no_grad():
         model(here.images + delta)  # to compare restarts
     examples = (here.images + delta).clamp(0.0, 1.0)
@@ -112,8 +104,8 @@ def row(method: str, recipe: str, theirs: Callable[[World], Outcome]) -> Compari
     def measure():
         return over(case(size, recipe, theirs) for size in SIZES)
 
-    apart = ("weights", "running statistics")
-    return Comparison(method, recipe, CODE, measure, f"{DECAYED}; {MORE}", apart)
+    apart = {"weights": DECAYED, "running statistics": MORE}
+    return Comparison(method, recipe, CODE, measure, apart=apart)
 
 
 COMPARISONS = [

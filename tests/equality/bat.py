@@ -21,7 +21,9 @@ from equality.laboratory import (
     world,
 )
 
-CODE = Released("silvercherry/Improving-Robust-Fairness-via-Balance-Adversarial-Training", "9bcee67")
+CODE = Released(
+    "silvercherry/Improving-Robust-Fairness-via-Balance-Adversarial-Training", "9bcee67"
+)
 EPS, STEP, BETA = 0.031, 0.007, 6.0
 RECIPE = f"trades(step={STEP})+bat"
 

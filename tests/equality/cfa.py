@@ -12,7 +12,6 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from classwise.recipe import parse_recipe
 from classwise.training.average import RunningAverage
-
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -32,7 +31,7 @@ from equality.statistics import counts, table
 
 CODE = Released("PKU-ML/CFA", "071f333")
 FLOOR, BETA, STEPS = 0.5, 6.0, 10  # λ₁ and λ₂ of its script, β, T
-LOG = "after the step the code forwards the clean batch once more in train mode, for its log"
+LOG = "the code then forwards the clean batch once more in train mode, for its log"
 
 
 def train_accuracy(confusion: Tensor) -> list[float]:
@@ -52,16 +51,22 @@ def moved(delta: Tensor, slope: Tensor, here: World, eps: Tensor) -> Tensor:
     return torch.max(torch.min(delta, 1 - here.images), 0 - here.images)
 
 
-def at_step(here: World, margins: list[float]) -> Outcome:
-    """AT with a margin per class; BatchNorm stays in train mode during the attack."""
-    model, eps = here.fresh(), here.for_each(margins)
+def attacked(model: nn.Module, here: World, margins: list[float]) -> Tensor:
+    """δ of AT with a margin per class; the model stays in the mode it is in."""
+    eps = here.for_each(margins)
     delta = random_start(here, eps)
     for _ in range(STEPS):
         delta = delta.detach().requires_grad_(True)
         loss = total_surprise(model(here.images + delta), here.labels) / len(here.labels)
         (slope,) = torch.autograd.grad(loss, delta)
         delta = moved(delta.detach(), slope, here, eps)
-    return finish_at(model, here, delta)
+    return delta
+
+
+def at_step(here: World, margins: list[float]) -> Outcome:
+    """AT; BatchNorm is in train mode during the attack too."""
+    model = here.fresh()
+    return finish_at(model, here, attacked(model, here, margins))
 
 
 def finish_at(model: nn.Module, here: World, delta: Tensor) -> Outcome:
@@ -131,11 +136,11 @@ def step_case(num_classes: int, recipe: str, kind: str, classwise: bool, patienc
     return ours(recipe, here, boundaries).beside(theirs)
 
 
-def row(method: str, recipe: str, *case, remark: str = LOG) -> Comparison:
+def row(method: str, recipe: str, *case, why: str = LOG) -> Comparison:
     def measure():
         return over(step_case(size, recipe, *case) for size in SIZES)
 
-    return Comparison(method, recipe, CODE, measure, remark, ("running statistics",))
+    return Comparison(method, recipe, CODE, measure, apart={"running statistics": why})
 
 
 def policy_case(num_classes: int, begin: int) -> dict[str, float]:
@@ -187,25 +192,28 @@ def average_case(name: str) -> dict[str, float]:
     return {"weights over 8 epochs": largest(pairs)}
 
 
-FROZEN = LOG + ", and it does not forward a batch again in which nobody moves any more"
+FROZEN = (
+    "the code looks at the last iterate once more, stops when nobody moves, and forwards the clean "
+    "batch in train mode for its log"
+)
 THIRD = "the code forwards the clean batch a second time for the KL, and once more for its log"
 
 COMPARISONS = [
     row("AT", "at", "at", False),
     row("AT + CCM", f"at+ccm(margin_floor={FLOOR})", "at", True),
-    row("TRADES, normalised", "trades(normalised=true)", "trades", False, remark=THIRD),
+    row("TRADES, normalised", "trades(normalised=true)", "trades", False, why=THIRD),
     row(
         "TRADES + CCM + CCR",
         f"trades+ccm(margin_floor={FLOOR})+ccr",
         "trades",
         True,
-        remark=THIRD,
+        why=THIRD,
     ),
     *(
-        row(f"FAT, τ = {tau}", f"fat(patience={tau})", "fat", False, tau, remark=FROZEN)
+        row(f"FAT, τ = {tau}", f"fat(patience={tau})", "fat", False, tau, why=FROZEN)
         for tau in (0, 1, 3)
     ),
-    row("FAT + CCM", f"fat+ccm(margin_floor={FLOOR})", "fat", True, 3, remark=FROZEN),
+    row("FAT + CCM", f"fat+ccm(margin_floor={FLOOR})", "fat", True, 3, why=FROZEN),
     Comparison(
         "CCM and CCR",
         "ccm(start=1 and 10)+ccr(start=1 and 10)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -20,7 +20,7 @@ class Released:
     commit: str
 
     def __str__(self) -> str:
-        return f"{self.repository} {self.commit}"
+        return f"{self.repository} {self.commit}".strip()
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Comparison:
     recipe: str  # ours
     code: Released
     measure: Callable[[], dict[str, float]]
-    remark: str = ""  # the deviation, in one sentence
-    apart: tuple[str, ...] = ()  # quantities that the deviation makes differ
+    remark: str = ""  # what else is worth knowing, in one sentence
+    apart: Mapping[str, str] = field(default_factory=dict)  # quantities that differ, and why
     bound: float = EXACT  # of all the others
 
     @property
@@ -46,11 +46,14 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        if not self.apart:
-            return f"equal; {self.remark}" if self.remark else "equal"
-        rest = [name for name in self.figures if name not in self.apart]
-        which = " and ".join(self.apart)
-        return f"{which} differ: {self.remark}" + ("; the rest is equal" if rest else "")
+        reasons = [f"{name} ({reason})" for name, reason in self.apart.items()]
+        if not reasons:
+            found = "equal"
+        elif len(reasons) < len(self.figures):
+            found = f"equal but for {' and '.join(reasons)}"
+        else:
+            found = f"differs ({', '.join(dict.fromkeys(self.apart.values()))})"
+        return f"{found}; {self.remark}" if self.remark else found
 
 
 def largest(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -9,7 +10,6 @@ from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
-
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -21,6 +21,7 @@ from equality.laboratory import (
     settings_along,
     surprise,
     total_kl,
+    total_surprise,
     trained,
     world,
 )
@@ -104,22 +105,43 @@ def trades_step(here: World, weights: list[float]) -> Outcome:
     return trained(model, [here.images, examples], loss)
 
 
-def step_case(num_classes: int) -> dict[str, float]:
+def at_step(here: World, weights: list[float], twice: bool) -> Outcome:
+    """AT with W on the margin, the step and the loss; the code steps `twice`, then without W."""
+    model, scale = here.fresh().eval(), here.for_each(weights)
+    now = here.images + 0.001 * here.normal()
+    for _ in range(10):
+        now = now.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(total_surprise(model(now), here.labels), now)
+        now = now.detach() + scale * STEP * slope.sign()
+        now = torch.min(torch.max(now, here.images - scale * EPS), here.images + scale * EPS)
+        if twice:
+            now = now + STEP * slope.sign()
+            now = torch.min(torch.max(now, here.images - EPS), here.images + EPS)
+        now = now.clamp(0.0, 1.0)
+    model.train()
+    robust, labels = model(now), here.labels.tolist()
+    loss = sum(weights[y] * surprise(robust[b], y) for b, y in enumerate(labels)) / len(labels)
+    return trained(model, [now], loss)
+
+
+def step_case(num_classes: int, text: str, theirs: Callable[..., Outcome]) -> dict[str, float]:
+    """The epoch after the one whose statistics set W."""
     here = replace(world(num_classes, eps=EPS, step=STEP), epoch=1)
     logits, labels = epoch_of_logits(num_classes, seed=1)
     weights = class_weights(remembered(logits, labels, num_classes), 1.0)
-    text = f"trades(step={STEP})+dafa(start=1)"
-    return ours(text, here, [{}, as_counts(logits, labels)]).beside(trades_step(here, weights))
+    return ours(text, here, [{}, as_counts(logits, labels)]).beside(theirs(here, weights))
+
+
+ON_TRADES = f"trades(step={STEP})+dafa(start=1)"
 
 
 COMPARISONS = [
     Comparison(
         "DAFA on TRADES",
-        f"trades(step={STEP})+dafa",
+        ON_TRADES,
         CODE,
-        lambda: over(map(step_case, SIZES)),
-        ORDER,
-        ("running statistics",),
+        lambda: over(step_case(size, ON_TRADES, trades_step) for size in SIZES),
+        apart={"running statistics": ORDER},
     ),
     Comparison(
         "DAFA, W of 10 classes",

@@ -117,7 +117,7 @@ def mart_step(here: World, patience: int) -> Outcome:
 
     found = friendly(model, here, near_start(here), height, patience)
     robust, natural = model(found.images), model(here.images[found.samples])
-    loss = mart.loss_of(natural, robust, here.labels[found.samples])
+    loss = mart.loss_of(natural, robust, here.labels[found.samples], beta=6.0)
     return trained(model, [here.images, found.in_batch_order()], loss)
 
 

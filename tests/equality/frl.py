@@ -11,7 +11,6 @@ from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.methods.xu2021_frl import ATTACKED, CLEAN
-
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -98,7 +97,7 @@ def validation(num_classes: int, epoch: int) -> tuple[Tensor, Tensor]:
     clean = table(num_classes, seed=7 * epoch, size=80, spread=True)
     attacked = clean.clone()
     for k in range(num_classes):
-        lost = int(clean[k, k]) * (k + 1 + epoch % 3) // (2 * num_classes + 2)
+        lost = int(clean[k, k]) * (4 * k + 1 + epoch % 3) // (4 * num_classes + 1)
         attacked[k, k] -= lost
         attacked[k, (k + 1) % num_classes] += lost
     return clean, attacked
@@ -152,11 +151,9 @@ def step_case(num_classes: int, variant: str) -> dict[str, float]:
     return ours(text, here, [as_counts(pair) for pair in seen]).beside(step(here, variant, rows))
 
 
-THIRD = "the code forwards the clean batch a second time for the KL"
+TWICE = "the code forwards the clean batch twice, also for the KL"
 REMARKS = {
-    "both": THIRD + ", and its step is a quarter of the batch's largest ε_y, not of all classes'",
-    "reweight": THIRD,
-    "remargin": THIRD,
+    "both": "where the class of the largest ε_k is in the batch, by which the code sets its step",
 }
 
 
@@ -169,8 +166,8 @@ def rows_of(variant: str) -> list[Comparison]:
             text,
             CODE,
             lambda: over(step_case(size, variant) for size in SIZES),
-            REMARKS[variant],
-            ("running statistics",),
+            REMARKS.get(variant, ""),
+            {"running statistics": TWICE},
         ),
         Comparison(
             f"FRL {variant}, class policies",

@@ -16,7 +16,8 @@ RECIPE = f"at(batchnorm=batch)+labelaug(share={SHARE})"
 def step(here: World) -> Outcome:
     """λ·CE to the class + (1 − λ)·CE to the operation's slot, over all K + 1 outputs."""
     model = here.fresh()
-    attacked = cfa.at_step(here, [here.eps] * here.num_classes).examples[0]
+    delta = cfa.attacked(here.fresh(), here, [here.eps] * here.num_classes)
+    attacked = here.images + delta
     outputs = model.outputs(attacked)
     parts = []
     for row, label in zip(outputs, here.labels.tolist(), strict=True):

@@ -23,7 +23,6 @@ from classwise.recipe import parse_recipe
 from classwise.training.config import TrainConfig, make_optimiser
 from classwise.training.step import Step
 from classwise.types import Batch
-
 from equality.comparison import largest
 
 SIZES = (4, 10)  # numbers of classes
@@ -79,10 +78,12 @@ class World:
     eps: float = 8 / 255
     step: float = 2 / 255
     epoch: int = 0  # finished ones
+    keys: Sequence[int] | None = None  # of the samples' draws, where not the usual ones
 
     @property
     def index(self) -> Tensor:
-        return torch.arange(len(self.labels)) * 3 + 5
+        usual = torch.arange(len(self.labels)) * 3 + 5
+        return usual if self.keys is None else torch.tensor(self.keys)
 
     @property
     def moment(self) -> Moment:
@@ -124,21 +125,32 @@ def world(
         images = (1.2 * torch.rand(count, *shape) - 0.1).clamp(0, 1)
         labels = torch.cat([torch.arange(num_classes), torch.randint(num_classes, (count,))])
         labels = labels[:count][torch.randperm(count)]
-        features = nn.Sequential(
-            nn.Conv2d(shape[0], 4, 3, padding=1),
-            nn.BatchNorm2d(4),
-            nn.Tanh(),
-            nn.AdaptiveAvgPool2d(3),
-            nn.Flatten(),
-        )
-        facts = {"mean": [0.0] * shape[0], "deviation": [1.0] * shape[0]}
-        network = Classifier(features, 36, num_classes, **facts, extra=extra, head=head)
-        if head == "cosine":
-            network.head.scale = 30.0
+        network = network_of(shape, num_classes, extra, head)
         learn(network, images, labels)
         network.features[1].running_mean += 0.1 * torch.randn(4)
         network.features[1].running_var *= 0.5 + torch.rand(4)
     return World(num_classes, network, images, labels, eps, step)
+
+
+def network_of(
+    shape: tuple[int, int, int], num_classes: int, extra: int = 0, head: str = "linear"
+) -> Classifier:
+    """A convolution, BatchNorm, a smooth bend and a head: images are not normalised."""
+    features = nn.Sequential(
+        nn.Conv2d(shape[0], 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.Tanh(),
+        nn.AdaptiveAvgPool2d(3),
+        nn.Flatten(),
+    )
+    return Classifier(
+        *(features, 36, num_classes),
+        mean=[0.0] * shape[0],
+        deviation=[1.0] * shape[0],
+        extra=extra,
+        head=head,
+        head_scale=30.0,
+    )
 
 
 def learn(network: nn.Module, images: Tensor, labels: Tensor) -> None:
@@ -158,7 +170,11 @@ Boundaries = Sequence[Mapping[Seen, ClassCounts]]  # class statistics, from befo
 
 
 def settings_along(
-    text: str, here: World, boundaries: Boundaries, epochs: int = EPOCHS, sizes: Tensor | None = None
+    text: str,
+    here: World,
+    boundaries: Boundaries,
+    epochs: int = EPOCHS,
+    sizes: Tensor | None = None,
 ) -> list[ClassSettings]:
     """Our class settings after every boundary, by the recipe's policies in their chain."""
     with float64():

@@ -25,7 +25,7 @@ RECIPE = f"mart(step={STEP})"
 TINY = 1e-12  # inside the code's logarithms
 
 
-def loss_of(clean: Tensor, robust: Tensor, labels: Tensor) -> Tensor:
+def loss_of(clean: Tensor, robust: Tensor, labels: Tensor, beta: float = BETA) -> Tensor:
     """Boosted CE, and a KL that counts more where the clean image is doubted."""
     whole = torch.zeros((), dtype=torch.float64)
     for nat, adv, label in zip(clean, robust, labels.tolist(), strict=True):
@@ -34,7 +34,7 @@ def loss_of(clean: Tensor, robust: Tensor, labels: Tensor) -> Tensor:
         rival = order[-2] if order[-1] == label else order[-1]
         whole = whole + surprise(adv, label) - (1.0001 - q[rival] + TINY).log()
         divergence = (p * (p.log() - (q + TINY).log())).sum()
-        whole = whole + BETA * divergence * (1.0000001 - p[label])
+        whole = whole + beta * divergence * (1.0000001 - p[label])
     return whole / len(labels)
 
 

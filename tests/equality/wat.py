@@ -14,7 +14,6 @@ from classwise.data.batches import Batches
 from classwise.methods.li2023_wat import VALID
 from classwise.recipe import parse_recipe
 from classwise.training.validate import Checker
-
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     EPOCHS,
@@ -96,9 +95,7 @@ def looked_at(valid: World) -> dict:
         slots = parse_recipe(RECIPE).slots
         base = ClassSettings.uniform(valid.num_classes, margin=EPS, step=STEP, beta=BETA)
         batches = Batches(valid.images, valid.labels, valid.index, BATCH)
-        checker = Checker(
-            {"valid": batches}, valid.num_classes, EPS, LINF, SEED, slots, base
-        )
+        checker = Checker({"valid": batches}, valid.num_classes, EPS, LINF, SEED, slots, base)
         return checker.look(valid.fresh(), frozenset({VALID}), Moment(SEED, valid.epoch, EPOCHS))
 
 
@@ -157,7 +154,5 @@ def step_case(num_classes: int) -> dict[str, float]:
 
 COMPARISONS = [
     Comparison("WAT", RECIPE, CODE, lambda: over(map(step_case, SIZES))),
-    Comparison(
-        "WAT, class policies", RECIPE, CODE, lambda: over(map(policy_case, SIZES)), DIVISOR
-    ),
+    Comparison("WAT, class policies", RECIPE, CODE, lambda: over(map(policy_case, SIZES)), DIVISOR),
 ]

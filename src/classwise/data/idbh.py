@@ -61,6 +61,7 @@ class IDBH:
     operations: Literal["colour", "shape"]  # which of the two are more likely
     erase: float  # probability of erasing
     area: float  # largest erased share of the image
+    reach: int = 10  # largest shift, at 32 pixels
     flip: bool = True
 
     def for_data(self, height: int, mirrored: bool) -> IDBH:  # noqa: ARG002
@@ -72,23 +73,22 @@ class IDBH:
         draws = Draws(seed, "augment", epoch).uniform(index, (11,), torch.float64)
         if self.flip:
             images = torch.where(_per_image(draws[:, 0] < 0.5), images.flip(3), images)
-        levels = (cropshift(images, draws[:, 1:7]) * 255).round()
+        levels = (cropshift(images, draws[:, 1:7], self.reach) * 255).round()
         levels = one_operation(levels, OPERATIONS[self.operations], draws[:, 7:])
         tries = Draws(seed, "augment erase", epoch).uniform(index, (41,), torch.float64)
         levels = random_erasing(levels, tries, self.erase, self.area)
         return (levels / 255).contiguous(memory_format=torch.channels_last)
 
 
-def cropshift(images: Images, draws: Tensor, reach: int | None = None) -> Images:
+def cropshift(images: Images, draws: Tensor, reach: int = 10) -> Images:
     """Cut a window and paste it elsewhere on black.
 
     s ~ U{0…reach} is split into s_x ~ U{0…s} and s_y = s − s_x; the window is s_x narrower and
-    s_y lower than the image. Both its old and its new place are uniform. The reach is 10 at 32
-    pixels and in proportion elsewhere.
+    s_y lower than the image. Both its old and its new place are uniform. The reach is meant for
+    32 pixels and is in proportion elsewhere.
     """
     height, width = images.shape[2:]
-    if reach is None:
-        reach = round(10 * min(height, width) / 32)
+    reach = round(reach * min(height, width) / 32)
     total = whole(draws[:, 0], torch.full_like(draws[:, 0], reach))
     narrow = whole(draws[:, 1], total)
     low = total - narrow
