@@ -19,7 +19,7 @@ WALK = [
         "attacks",
         "classes",
     ),
-    *("objective", "slots", "recipe", "methods", "training", "auditing", "report"),
+    *("objective", "slots", "sense", "recipe", "methods", "training", "auditing", "report"),
     *("catalogue", "quickstart", "studies", "cli", "__main__"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")

@@ -282,6 +282,18 @@ class TestDefaults:
             *(10, "train"),
         )
 
+    @pytest.mark.parametrize("start", ["none", "uniform", "gaussian", "clipped gaussian"])
+    def test_at_starts_where_it_is_told_to(self, start, tmp_path):
+        expected = at(start=start)
+        assert expected.fill().start == start
+        file = tmp_path / "recipe.toml"
+        file.write_text(f'compose = "at"\n[at]\nstart = "{start}"')
+        assert parse_recipe(f"at(start='{start}')") == read_recipe(file) == compose([expected])
+        if " " not in start:
+            assert parse_recipe(f"at(start={start})") == compose([expected])
+        with refused("at(start='near')", "'uniform'"):
+            at(start="near")
+
     def test_trades_attacks_in_eval_mode_from_a_gaussian_start(self):
         inner = parse_recipe("trades").slots.inner
         assert (inner.reference, inner.start, inner.steps, inner.batchnorm) == (

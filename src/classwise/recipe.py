@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from classwise.classes.settings import Chain, Seen
+from classwise.classes.settings import Chain
 from classwise.errors import ClasswiseError, unknown
+from classwise.sense import check_sense
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
 from classwise.spelling import parse_call, parse_value, split_outside_brackets
 
@@ -118,7 +119,7 @@ class Recipe:
         among = Among({method.name: method for method in given})
         resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
         slots, owners = _merge(resolved)
-        _check_sense(slots, owners)
+        check_sense(slots, owners)
         return tuple(resolved), slots, owners
 
     @property
@@ -236,35 +237,6 @@ def _merge(methods: list[Method]) -> tuple[Slots, dict[str, str]]:
                 merged[slot.name] = value
     Chain(merged["policies"])
     return Slots(**merged), owners
-
-
-def _check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
-    """Refuse compositions that would quietly do nothing."""
-    base = owners["objective"]
-    for setting in ("class margin", "class step", "class target_odds", "stop"):
-        if setting in owners and slots.reference is None:
-            raise ClasswiseError(
-                f"{owners[setting]} steers an attack, but {base} has none; use at or trades instead"
-            )
-    for policy in slots.policies:
-        if slots.reference is None and Seen("valid", "robust") in policy.needs(1):
-            raise ClasswiseError(
-                f"{owners[f'class {min(policy.writes)}']} looks at the loss under training's own "
-                f"attack, but {base} has none; use at or trades instead"
-            )
-    if "class beta" in owners and slots.beta is None:
-        raise ClasswiseError(
-            f"{owners['class beta']} sets a beta, but {base} has none; use trades instead"
-        )
-    if (
-        slots.mix is not None
-        and slots.objective is not None
-        and slots.objective.views != ("robust",)
-    ):
-        raise ClasswiseError(
-            f"{owners['mix']} changes the labels of attacked images, but {base} does not train on "
-            "those alone; use at instead"
-        )
 
 
 def make_method(name: str, options: Mapping[str, Any]) -> Method:

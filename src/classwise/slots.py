@@ -81,6 +81,7 @@ class Slots:
     objective: Objective | None = None
     beta: float | None = None
     reduction: Reduction | None = None
+    reduction_start: float | None = None  # epoch, or fraction of the run; a plain mean before
     regularisers: tuple[Regulariser, ...] = ()
     step_rule: StepRule | None = None
     head: Literal["linear", "cosine"] | None = None

@@ -74,12 +74,18 @@ class ClassSettings:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Everything a policy may look at at an epoch boundary."""
+    """Everything a policy may look at at an epoch boundary, or inside an epoch if it asks to."""
 
     epoch: int  # finished epochs; 0 before the first one
     epochs: int  # length of the whole run
     sizes: PerClass  # training samples of each class
     counts: Mapping[Seen, ClassCounts] = field(default_factory=dict)
+    batches: int = 0  # of the epoch under way, whose counts these are; 0 at a boundary
+
+    @property
+    def trained(self) -> bool:
+        """Whether any batch lies behind us, so that there are training statistics."""
+        return self.epoch > 0 or self.batches > 0
 
 
 class ClassPolicy:
@@ -95,6 +101,10 @@ class ClassPolicy:
         """What its statistics must hold beside confusion: `probability`, `losses`."""
         return frozenset()
 
+    def due(self, batches: int) -> bool:  # noqa: ARG002
+        """Whether it acts inside an epoch as well, after so many of its batches."""
+        return False
+
     def bind(self, class_names: Sequence[str]) -> ClassPolicy:  # noqa: ARG002
         """Replace class names among the options by class numbers, once the data are known."""
         return self
@@ -104,6 +114,17 @@ class ClassPolicy:
     ) -> tuple[ClassSettings, ClassPolicy]:
         """Settings for the next epoch, and the policy that will make the ones after."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class RenewedPolicy(ClassPolicy):
+    """A policy that may act inside an epoch, from the statistics of that epoch so far."""
+
+    every: int | None = field(default=None, kw_only=True)  # batches; None waits for the boundary
+
+    def due(self, batches: int) -> bool:
+        """After every so many batches."""
+        return self.every is not None and batches > 0 and batches % self.every == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +164,23 @@ class Chain:
         for policy in self.policies:
             settings, successor = policy.update(settings, feedback)
             after.append(successor)
+        return settings, Chain(after)
+
+    def due(self, batches: int) -> bool:
+        """Whether some policy acts after so many batches of an epoch."""
+        return any(policy.due(batches) for policy in self.policies)
+
+    def renew(
+        self, settings: ClassSettings, base: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, Chain]:
+        """Let the policies that are due write anew what is theirs; all else stays as it is."""
+        after = []
+        for policy in self.policies:
+            if policy.due(feedback.batches):
+                changed, policy = policy.update(base, feedback)
+                own = {name: getattr(changed, name) for name in policy.writes}
+                settings = replace(settings, **own)
+            after.append(policy)
         return settings, Chain(after)
 
 

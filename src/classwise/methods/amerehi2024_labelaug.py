@@ -12,7 +12,8 @@ from torch import Tensor
 
 from classwise.attacks.ball import per_image
 from classwise.attacks.inner import Moment
-from classwise.recipe import Method
+from classwise.errors import ClasswiseError
+from classwise.recipe import Among, Method
 from classwise.slots import Slots
 from classwise.types import Batch, Images
 
@@ -68,8 +69,18 @@ class LabelAug(Method):
     }
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.03  # δ
-    slots: Annotated[int, Field(ge=1)] = 1  # M; the attack uses the first
+    slots: Annotated[int, Field(ge=1)] = 1  # M; one per operation, and the attack is the only one
     clean: Annotated[float, Field(ge=0, lt=1)] = 0.0  # probability of an unattacked image
+
+    def resolve(self, among: Among) -> Method:
+        """Refuse outputs that no operation would ever use."""
+        if self.slots > 1:
+            base = "the base" if among.base is None else among.base.name
+            raise ClasswiseError(
+                f"labelaug(slots={self.slots}): the attack of {base} is the only operation and "
+                f"takes one output, so that {self.slots - 1} would stay idle; leave slots out"
+            )
+        return self
 
     def fill(self) -> Slots:
         """Fill the mix and the extra outputs."""

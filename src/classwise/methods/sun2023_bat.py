@@ -12,9 +12,10 @@ from pydantic import Field
 from classwise.attacks.inner import View
 from classwise.attacks.losses import divergence
 from classwise.attacks.stops import LastCorrectWatch, StopWatch
+from classwise.errors import ClasswiseError
 from classwise.methods.zhang2020_fat import FriendlyStop
 from classwise.objective import Outer, Term, label_loss
-from classwise.recipe import Method
+from classwise.recipe import Among, Method
 from classwise.slots import Slots
 from classwise.types import Labels, Logits, PerSample
 
@@ -81,6 +82,15 @@ class BAT(Method):
 
     uniformity: Annotated[float, Field(ge=0)] = 1.0  # weight of both pulls to uniform
     patience: Annotated[int, Field(ge=0)] = 1  # τ of the first adversarial view
+
+    def resolve(self, among: Among) -> Method:
+        """Refuse a form of TRADES' loss that this one replaces."""
+        if among.option("trades", "normalised"):
+            raise ClasswiseError(
+                "trades(normalised=true) divides TRADES' loss by 1 + β, but bat puts a loss of its "
+                "own in its place; leave normalised out, or leave bat out"
+            )
+        return self
 
     def fill(self) -> Slots:
         """Fill start, stop rule, second view and objective."""

@@ -11,17 +11,24 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback
+from classwise.classes.settings import (
+    TRAIN_ROBUST,
+    ClassPolicy,
+    ClassSettings,
+    Feedback,
+    RenewedPolicy,
+)
+from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method, epoch_of
 from classwise.slots import Average, Gate, Slots
 
 
 @dataclass(frozen=True, slots=True)
-class CalibratedMargin(ClassPolicy):
+class CalibratedMargin(RenewedPolicy):
     """CCM: ε_k = (λ₁ + t_k) · ε, so a class already robust faces a stronger attack.
 
     t_k is the robust training accuracy of class k over the epoch that just ended, under that
-    epoch's own ε_k.
+    epoch's own ε_k; with `every`, over the batches of the epoch so far.
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"margin"})
@@ -32,7 +39,7 @@ class CalibratedMargin(ClassPolicy):
         self, settings: ClassSettings, feedback: Feedback
     ) -> tuple[ClassSettings, ClassPolicy]:
         """Scale the base margin by λ₁ plus the robust accuracy of the class."""
-        if feedback.epoch < max(1, epoch_of(self.start, feedback.epochs)):
+        if not feedback.trained or feedback.epoch < epoch_of(self.start, feedback.epochs):
             return settings, self
         scale = self.floor + feedback.counts[TRAIN_ROBUST].known_accuracy
         return replace(settings, margin=settings.margin * scale.to(settings.margin)), self
@@ -60,6 +67,22 @@ MARGIN_FLOORS = {"fat": 0.7, "trades": 0.3}  # λ₁ of the paper; 0.5 on AT
 BETA_FLOOR = 0.5  # λ₂ of the paper
 
 
+def check_normalised(name: str, otherwise: str, among: Among) -> None:
+    """Refuse a β per class where the loss has no form divided by 1 + β_y, CCR's own rule.
+
+    Without it a class with a large β weighs more in the whole loss, not only in its KL.
+    """
+    base = among.base
+    if base is None or "beta" not in type(base).model_fields:
+        return  # there is no β at all, which is refused for every policy that writes one
+    holder = "bat" if "bat" in among.names else base.name
+    if holder == "bat" or "normalised" not in type(base).model_fields:
+        raise ClasswiseError(
+            f"{name} sets a β per class for a loss divided by 1 + β_y, but {holder}'s loss has no "
+            f"such form; use trades instead, or {otherwise}"
+        )
+
+
 class CCM(Method):
     """A margin per class, ε_k = (λ₁ + t_k)·ε, from its robust training accuracy."""
 
@@ -68,6 +91,7 @@ class CCM(Method):
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
+    every: Annotated[int, Field(ge=1)] | None = None  # batches; None: once per epoch
 
     def resolve(self, among: Among) -> Method:
         """Take the paper's floor for the base."""
@@ -78,7 +102,8 @@ class CCM(Method):
     def fill(self) -> Slots:
         """One policy, which writes the margin."""
         assert self.margin_floor is not None
-        return Slots(policies=(CalibratedMargin(self.margin_floor, self.start),))
+        margin = CalibratedMargin(self.margin_floor, self.start, every=self.every)
+        return Slots(policies=(margin,))
 
 
 class CCR(Method):
@@ -92,6 +117,11 @@ class CCR(Method):
 
     beta_floor: Annotated[float, Field(ge=0, le=1)] = BETA_FLOOR  # λ₂
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
+
+    def resolve(self, among: Among) -> Method:
+        """Refuse a loss without the form that CCR needs."""
+        check_normalised(self.name, "leave ccr out", among)
+        return self
 
     def fill(self) -> Slots:
         """One policy, which writes β."""
@@ -136,6 +166,7 @@ class CFA(Method):
 
     def resolve(self, among: Among) -> Method:
         """Take the paper's floors for the base; a base without β gets no CCR."""
+        check_normalised(self.name, "ccm+fawa in place of cfa", among)
         chosen = {}
         if self.margin_floor is None:
             chosen["margin_floor"] = among.first(MARGIN_FLOORS, 0.5)

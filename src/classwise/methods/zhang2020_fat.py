@@ -60,7 +60,7 @@ class FriendlyStop:
 # τ of the original papers' scripts, their epochs as fractions of their runs.
 SCHEDULES: dict[str, Schedule] = {
     "trades": ((0, 0), (30 / 85, 1), (50 / 85, 2), (70 / 85, 3)),
-    "mart": tuple((tau / 6, tau) for tau in range(5)),
+    "mart": tuple((tau * 20 / 90, tau) for tau in range(5)),
 }
 ON_AT: Schedule = ((0, 0), (50 / 120, 1), (90 / 120, 2))
 
@@ -70,11 +70,13 @@ class FAT(Method):
 
     `counter` is the rule in CFA's code, which made the rows of the papers: a sample moves while
     fewer than τ of its iterates were wrong. `original` is the paper's: only a wrong iterate may
-    end the attack. Alone it brings AT; it also works on TRADES and MART.
+    end the attack. Alone it brings AT; it also works on TRADES and MART, whose Gaussian start the
+    original clips to [0, 1].
     """
 
     name: ClassVar[str] = "fat"
     paper: ClassVar[str] = "Zhang et al., ICML 2020"
+    extends: ClassVar[frozenset[str]] = frozenset({"trades", "mart"})
     implies: ClassVar[str | None] = "at"
 
     rule: Rule = "counter"
@@ -85,18 +87,23 @@ class FAT(Method):
         BeforeValidator(read_schedule),
     ] = None  # τ; None is 3 for the counter, the scripts' schedule for the original
     noise: Annotated[float, Field(ge=0)] | None = None  # ω, added to every update
+    # in place of TRADES' or MART's own; None is clipped for the original there, else the base's
+    start: Literal["gaussian", "clipped gaussian"] | None = None
 
     def resolve(self, among: Among) -> Method:
-        """Take the patience and the noise of the papers for this rule and base."""
+        """Take the patience, the noise and the start of the papers for this rule and base."""
         found: dict[str, Any] = {}
         plain = self.rule == "counter"
         if self.patience is None:
             found["patience"] = 3 if plain else among.first(SCHEDULES, ON_AT)
         if self.noise is None:
             found["noise"] = 0.0 if plain else among.first(dict.fromkeys(SCHEDULES, 0.0), 0.001)
+        if self.start is None and not plain:
+            found["start"] = among.first(dict.fromkeys(SCHEDULES, "clipped gaussian"), None)
         return self.model_copy(update=found)
 
     def fill(self) -> Slots:
-        """Fill the stop rule; everything else stays the base's."""
+        """Fill the stop rule and perhaps the start; everything else stays the base's."""
         patience = 3 if self.patience is None else self.patience
-        return Slots(stop=FriendlyStop(self.rule, patience), jitter=self.noise or None)
+        stop = FriendlyStop(self.rule, patience)
+        return Slots(stop=stop, jitter=self.noise or None, start=self.start)

@@ -199,6 +199,9 @@ class Trainer:
             # Models with dropout draw from the global generator: tie it to the epoch.
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
+                if self.chain.due(number):  # of this epoch's statistics so far, as they stand
+                    state = self.renew_policies(state, counts, number)
+                    settings = state.settings.to(self.device)
                 batch = replace(batch, index=keys[done : done + len(batch)])
                 done += len(batch)
                 rate = learning_rate(config, state.epoch + number / len(self.train_data))
@@ -247,6 +250,15 @@ class Trainer:
         """Let the chain set the next epoch's class settings."""
         feedback = Feedback(state.epoch, self.config.epochs, self.sizes, counts)
         settings, self.chain = state.chain.update(self.base, feedback)
+        return replace(state, settings=settings, chain=self.chain)
+
+    def renew_policies(
+        self, state: Progression, counts: Mapping[Seen, ClassCounts], batches: int
+    ) -> Progression:
+        """Let the policies that do not wait for the boundary set what the next batches use."""
+        so_far = {key: value.to("cpu") for key, value in counts.items()}
+        feedback = Feedback(state.epoch, self.config.epochs, self.sizes, so_far, batches)
+        settings, self.chain = state.chain.renew(state.settings, self.base, feedback)
         return replace(state, settings=settings, chain=self.chain)
 
     def watch(self, epoch: int) -> None:

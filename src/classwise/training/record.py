@@ -23,7 +23,10 @@ def epoch_record(
     losses: Mapping[str, float],
     validated: Mapping[str, Mapping[Seen, ClassCounts]],
 ) -> dict[str, Any]:
-    """One line of the history: per-class vectors, and the settings the epoch was trained with."""
+    """One line of the history: per-class vectors, and the settings the epoch was trained with.
+
+    Of settings that were renewed inside the epoch, these are the last.
+    """
     settings = {}
     for policy in state.chain.policies:
         for name in sorted(policy.writes):
