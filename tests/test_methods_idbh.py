@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from equality.idbh import erased
 from PIL import Image, ImageEnhance, ImageOps
 from refusals import refused
 from short_runs import same_weights, short_run
@@ -130,23 +131,6 @@ def test_cropshift_equals_a_straight_loop(shape, reach):
     assert max(narrows) == reach
 
 
-def straight_erasing(image, draws, odds, area):
-    height, width = image.shape[1:]
-    if draws[0] >= odds:
-        return image
-    size, ratio, row, column = (draws[1 + 10 * n : 11 + 10 * n] for n in range(4))
-    for n in range(10):
-        share = height * width * (0.02 + (area - 0.02) * size[n])
-        shape = math.exp(math.log(0.3) + math.log(3.3 / 0.3) * ratio[n])
-        tall, wide = round(math.sqrt(share * shape)), round(math.sqrt(share / shape))
-        if tall < height and wide < width:
-            top, left = int(row[n] * (height - tall + 1)), int(column[n] * (width - wide + 1))
-            erased = image.clone()
-            erased[:, top : top + tall, left : left + wide] = 0
-            return erased
-    return image
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("odds", "area"), [(0.5, 0.33), (1.0, 0.5)])
 def test_erasing_equals_a_straight_loop(shape, odds, area):
@@ -156,7 +140,7 @@ def test_erasing_equals_a_straight_loop(shape, odds, area):
     found = idbh.random_erasing(levels, draws, odds, area)
     touched = 0
     for b in range(count):
-        expected = straight_erasing(levels[b], draws[b].tolist(), odds, area)
+        expected = erased(levels[b], draws[b].tolist(), odds, area)
         assert torch.equal(found[b], expected)
         touched += not torch.equal(expected, levels[b])
     assert abs(touched / count - odds) < 0.1

@@ -12,6 +12,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from classwise.recipe import parse_recipe
 from classwise.training.average import RunningAverage
+from equality.class_statistics import counts, table
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -27,7 +28,6 @@ from equality.laboratory import (
     trained,
     world,
 )
-from equality.statistics import counts, table
 
 CODE = Released("PKU-ML/CFA", "071f333")
 FLOOR, BETA, STEPS = 0.5, 6.0, 10  # λ₁ and λ₂ of its script, β, T

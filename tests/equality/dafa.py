@@ -12,6 +12,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
+    QUANTITIES,
     SIZES,
     Outcome,
     World,
@@ -135,6 +136,22 @@ def step_case(num_classes: int, text: str, theirs: Callable[..., Outcome]) -> di
 ON_TRADES = f"trades(step={STEP})+dafa(start=1)"
 
 
+ON_AT = f"at(start=gaussian, batchnorm=eval, step={STEP})+dafa(start=1)"
+
+
+def at_row(method: str, twice: bool, **facts) -> Comparison:
+    def theirs(here: World, weights: list[float]) -> Outcome:
+        return at_step(here, weights, twice)
+
+    return Comparison(
+        *(method, ON_AT, CODE),
+        lambda: over(step_case(size, ON_AT, theirs) for size in SIZES),
+        **facts,
+    )
+
+
+SECOND = "the code steps and projects once more without W, which undoes the class margins"
+
 COMPARISONS = [
     Comparison(
         "DAFA on TRADES",
@@ -143,6 +160,8 @@ COMPARISONS = [
         lambda: over(step_case(size, ON_TRADES, trades_step) for size in SIZES),
         apart={"running statistics": ORDER},
     ),
+    at_row("DAFA on AT, one step at a time", False, remark="without the code's second step"),
+    at_row("DAFA on AT, two steps at a time", True, apart=dict.fromkeys(QUANTITIES, SECOND)),
     Comparison(
         "DAFA, W of 10 classes",
         "dafa(strength=1.0)",

@@ -11,6 +11,7 @@ from torch import Tensor
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from equality import cfa
+from equality.class_statistics import table
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -22,7 +23,6 @@ from equality.laboratory import (
     trained,
     world,
 )
-from equality.statistics import table
 
 CODE = Released("TejaswiniMedi/FAIR-TAT", "0154dc3 and 250377f")
 RECIPE = "at+ccm(margin_floor=0.5)+fairtat(odds=softmax)"

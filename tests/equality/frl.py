@@ -11,6 +11,7 @@ from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.methods.xu2021_frl import ATTACKED, CLEAN
+from equality.class_statistics import accuracies, table
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -24,7 +25,6 @@ from equality.laboratory import (
     trained,
     world,
 )
-from equality.statistics import accuracies, table
 
 CODE = Released("hannxu123/fair_robust", "a80547d")
 EPS, STEP, RATE = 8 / 255, 2 / 255, 0.05
@@ -154,6 +154,7 @@ def step_case(num_classes: int, variant: str) -> dict[str, float]:
 TWICE = "the code forwards the clean batch twice, also for the KL"
 REMARKS = {
     "both": "where the class of the largest ε_k is in the batch, by which the code sets its step",
+    "remargin": "a script that was later deleted (674a1df)",
 }
 
 
@@ -178,8 +179,4 @@ def rows_of(variant: str) -> list[Comparison]:
     ]
 
 
-COMPARISONS = [
-    *rows_of("both"),
-    *rows_of("reweight"),
-    rows_of("remargin")[1],
-]
+COMPARISONS = [row for variant in SCRIPTS for row in rows_of(variant)]
