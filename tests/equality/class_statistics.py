@@ -23,10 +23,3 @@ def table(num_classes: int, seed: int, size: int = 60, spread: bool = False) -> 
 
 def counts(num_classes: int, seed: int, size: int = 60, spread: bool = False) -> ClassCounts:
     return ClassCounts(table(num_classes, seed, size, spread))
-
-
-def accuracies(confusion: Tensor) -> tuple[list[float], float]:
-    """Accuracy of each class and of all samples, by plain loops."""
-    rows = confusion.tolist()
-    each = [row[k] / sum(row) for k, row in enumerate(rows)]
-    return each, sum(row[k] for k, row in enumerate(rows)) / sum(map(sum, rows))

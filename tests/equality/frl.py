@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from boundaries import rates
 from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.methods.xu2021_frl import ATTACKED, CLEAN
-from equality.class_statistics import accuracies, table
+from equality.class_statistics import table
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
     SIZES,
@@ -79,7 +80,7 @@ def multipliers(
     for number, (clean, attacked) in enumerate(seen, start=1):
         if number % halve_every == 0:
             rate /= 2
-        (right, right_all), (robust, robust_all) = accuracies(clean), accuracies(attacked)
+        (right, right_all), (robust, robust_all) = rates(clean), rates(attacked)
         for k in range(size):
             nat[k] += rate * ((1 - right[k]) - (1 - right_all) - script.slack)
             excess = (right[k] - robust[k]) - (right_all - robust_all) - script.slack

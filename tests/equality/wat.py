@@ -83,9 +83,9 @@ def attack(model, images, clean, noise):
     return now
 
 
-def experts(cost: list[float]) -> list[float]:
+def experts(cost: list[float], rate: float = RATE) -> list[float]:
     """K + 1 weights that add up to K."""
-    mass = [math.exp(RATE * c) for c in cost]
+    mass = [math.exp(rate * c) for c in cost]
     return [(len(cost) - 1) * m / sum(mass) for m in mass]
 
 
