@@ -281,7 +281,8 @@ def test_on_trades_and_mart_it_is_the_released_code(base, loss, patience, net):
     facts = (model, images, labels, noise, patience, loss)
     torch.testing.assert_close(ours, released_friendly(*facts, clip=True), rtol=0, atol=1e-12)
     unclipped = released_friendly(*facts, clip=False)
-    assert (ours - unclipped).abs().max() > 1e-4  # so the clip is not a matter of taste
+    # Only the clip differs; on TRADES it turns whole steps around, not just the start's noise.
+    assert (ours - unclipped).abs().max() > (0.02 if base == "trades" else 0.001)
 
 
 def test_the_two_rules_without_patience_differ_on_a_model(net):

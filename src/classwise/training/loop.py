@@ -199,7 +199,7 @@ class Trainer:
             # Models with dropout draw from the global generator: tie it to the epoch.
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
-                if self.chain.due(number):  # of this epoch's statistics so far, as they stand
+                if self.chain.due(number):  # somebody does not wait for the boundary
                     state = self.renew_policies(state, counts, number)
                     settings = state.settings.to(self.device)
                 batch = replace(batch, index=keys[done : done + len(batch)])
@@ -255,7 +255,7 @@ class Trainer:
     def renew_policies(
         self, state: Progression, counts: Mapping[Seen, ClassCounts], batches: int
     ) -> Progression:
-        """Let the policies that do not wait for the boundary set what the next batches use."""
+        """Let the policies that are due set what the next batches use, from the epoch so far."""
         so_far = {key: value.to("cpu") for key, value in counts.items()}
         feedback = Feedback(state.epoch, self.config.epochs, self.sizes, so_far, batches)
         settings, self.chain = state.chain.renew(state.settings, self.base, feedback)
