@@ -28,6 +28,7 @@ from equality.laboratory import (
 )
 
 CODE = Released("hannxu123/fair_robust", "a80547d")
+BEFORE = Released("hannxu123/fair_robust", "8e6429a")  # the last to have the remargin script
 EPS, STEP, RATE = 8 / 255, 2 / 255, 0.05
 
 
@@ -155,18 +156,19 @@ def step_case(num_classes: int, variant: str) -> dict[str, float]:
 TWICE = "the code forwards the clean batch twice, also for the KL"
 REMARKS = {
     "both": "where the class of the largest ε_k is in the batch, by which the code sets its step",
-    "remargin": "a script that was later deleted (674a1df)",
+    "remargin": "a script that was deleted later",
 }
 
 
 def rows_of(variant: str) -> list[Comparison]:
     """The step and the policies of one script."""
     text = f"trades+frl(variant={variant}, start=0)"
+    code = BEFORE if variant == "remargin" else CODE
     return [
         Comparison(
             f"FRL {variant}",
             text,
-            CODE,
+            code,
             lambda: over(step_case(size, variant) for size in SIZES),
             REMARKS.get(variant, ""),
             {"running statistics": TWICE},
@@ -174,7 +176,7 @@ def rows_of(variant: str) -> list[Comparison]:
         Comparison(
             f"FRL {variant}, class policies",
             text,
-            CODE,
+            code,
             lambda: over(policy_case(size, variant) for size in SIZES),
         ),
     ]

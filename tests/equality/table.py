@@ -39,7 +39,7 @@ OPENING = """\
 
 Made by `make equality`; the same functions are tests (`tests/equality/`), and a test holds this page to them.
 
-Every method's training step is transcribed from the code its authors released, at the commit named, in our own words and with plain loops. Both run in float64 on the same batch, network (with BatchNorm, of 4 and of 10 classes) and starting noise; ours goes through the recipe, its class policies and `classwise.training`. The figures are the largest differences found: of the images trained on (all views), of the loss, of the gradient of every parameter, of the weights after a step of SGD, and of BatchNorm's running statistics; of class policies, over as many epochs as named. Equal means below 1e-12 unless the verdict says otherwise. Why ours differs where it does is in [deviations.md](deviations.md).
+Every method's training step is transcribed from the code its authors released, at the commit named, in our own words and with plain loops; none of that code is here. Both run in float64 on the same batch, network (with BatchNorm, of 4 and of 10 classes) and starting noise; ours goes through the recipe, its class policies and `classwise.training`. The figures are the largest differences found: of the images trained on (all views), of the loss, of the gradient of every parameter, of the weights after a step of SGD, and of BatchNorm's running statistics; of class policies, over as many epochs as named. Equal means below 1e-12 unless the verdict says otherwise. Why ours differs where it does is in [deviations.md](deviations.md).
 
 | method | recipe | released code | largest difference | verdict |
 | --- | --- | --- | --- | --- |
