@@ -93,7 +93,12 @@ class DAFA(Method):
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
         return Script(
-            model="resnet18", epochs=110, drops=(99, 104), weight_decay=5e-4, nesterov=True
+            model="resnet18",
+            epochs=110,
+            drops=(99, 104),
+            weight_decay=5e-4,
+            nesterov=True,
+            base={"batchnorm": "eval"},  # on AT as on TRADES
         )
 
     def fill(self) -> Slots:
