@@ -66,6 +66,10 @@ class LabelAug(Method):
     slots: Annotated[int, Field(ge=1)] = 1  # M; the attack uses the first
     clean: Annotated[float, Field(ge=0, lt=1)] = 0.0  # probability of an unattacked image
 
+    def fill(self) -> Slots:
+        """Fill the mix and the extra outputs."""
+        return Slots(mix=OperationLabels(self.share, self.clean), extra_outputs=self.slots)
+
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """What the paper says; where it says nothing, the protocol that the papers share."""
         return Script(
@@ -82,7 +86,3 @@ class LabelAug(Method):
             valid="0.02",
             crop={},
         )
-
-    def fill(self) -> Slots:
-        """Fill the mix and the extra outputs."""
-        return Slots(mix=OperationLabels(self.share, self.clean), extra_outputs=self.slots)

@@ -72,6 +72,11 @@ class AVmixup(Method):
     weight: Annotated[float, Field(ge=0, le=1)] | None = None  # u; None draws Beta(1, 1)
     batchnorm: BatchNormMode | None = "batch"  # None leaves it to the base
 
+    def fill(self) -> Slots:
+        """Fill the mix, and the BatchNorm mode in place of AT's."""
+        mix = VertexMix(self.reach, self.clean_share, self.vertex_share, self.weight)
+        return Slots(mix=mix, batchnorm=self.batchnorm)
+
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """80 000 steps are 205 passes; its WRN-32-10 has five blocks a stage, as ours of 34."""
         return Script(
@@ -82,8 +87,3 @@ class AVmixup(Method):
             step=None,
             crop={"pad": 2, "padding": "zero"},
         )
-
-    def fill(self) -> Slots:
-        """Fill the mix, and the BatchNorm mode in place of AT's."""
-        mix = VertexMix(self.reach, self.clean_share, self.vertex_share, self.weight)
-        return Slots(mix=mix, batchnorm=self.batchnorm)

@@ -90,6 +90,10 @@ class DAFA(Method):
     start: Annotated[float, Field(ge=0)] = 70 / 110  # epoch, or fraction of the run
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1  # least W
 
+    def fill(self) -> Slots:
+        """One policy."""
+        return Slots(policies=(SimilarityWeights(self.strength, self.start, self.floor),))
+
     def suggests(self, among: Among) -> Script:  # noqa: ARG002
         """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
         return Script(
@@ -100,7 +104,3 @@ class DAFA(Method):
             nesterov=True,
             base={"batchnorm": "eval"},  # on AT as on TRADES
         )
-
-    def fill(self) -> Slots:
-        """One policy."""
-        return Slots(policies=(SimilarityWeights(self.strength, self.start, self.floor),))

@@ -78,10 +78,6 @@ class BAT(Method):
     uniformity: Annotated[float, Field(ge=0)] = 1.0  # weight of both pulls to uniform
     patience: Annotated[int, Field(ge=0)] = 1  # τ of the first adversarial view
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """BAT's script, whose second half trains at the last rate."""
-        return Script(model="resnet18", epochs=200)
-
     def fill(self) -> Slots:
         """Fill start, stop rule, second view and objective."""
         return Slots(
@@ -90,3 +86,7 @@ class BAT(Method):
             extra_views=(View("lastclean", LastCorrectStop()),),
             objective=BatObjective(self.uniformity),
         )
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """BAT's script, whose second half trains at the last rate."""
+        return Script(model="resnet18", epochs=200)

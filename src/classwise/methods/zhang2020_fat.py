@@ -61,7 +61,7 @@ class FriendlyStop:
 # τ of the original papers' scripts, their epochs as fractions of their runs.
 SCHEDULES: dict[str, Schedule] = {
     "trades": ((0, 0), (30 / 85, 1), (50 / 85, 2), (70 / 85, 3)),
-    "mart": tuple((20 * tau / 90, tau) for tau in range(5)),
+    "mart": tuple((tau * 20 / 90, tau) for tau in range(5)),
 }
 ON_AT: Schedule = ((0, 0), (50 / 120, 1), (90 / 120, 2))
 _ORIGINAL = {"rule": "original"}
@@ -109,12 +109,12 @@ class FAT(Method):
             found["noise"] = 0.0 if plain else among.first(dict.fromkeys(SCHEDULES, 0.0), 0.001)
         return self.model_copy(update=found)
 
-    def suggests(self, among: Among) -> Script:
-        """The script for this base; its WRN-32-10 has five blocks a stage, as ours of 34."""
-        name = among.base.name if among.base else "at"
-        return SCRIPTS.get(name, SCRIPTS["at"])
-
     def fill(self) -> Slots:
         """Fill the stop rule; everything else stays the base's."""
         patience = 3 if self.patience is None else self.patience
         return Slots(stop=FriendlyStop(self.rule, patience), jitter=self.noise or None)
+
+    def suggests(self, among: Among) -> Script:
+        """The script for this base; its WRN-32-10 has five blocks a stage, as ours of 34."""
+        name = among.base.name if among.base else "at"
+        return SCRIPTS.get(name, SCRIPTS["at"])

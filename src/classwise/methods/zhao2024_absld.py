@@ -143,10 +143,6 @@ class ABSLD(Method):
     step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
     batchnorm: BatchNormMode = "eval"
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """ABSLD's script, which lowers the rate after its epochs number 215, 260 and 285."""
-        return Script(model="resnet18", epochs=300, drops=(215, 260, 285), eps=8 / 255, step=None)
-
     def fill(self) -> Slots:
         """Fill the attack, the objective, the teacher and the temperatures."""
         return Slots(
@@ -159,3 +155,7 @@ class ABSLD(Method):
             teacher=self.teacher,
             policies=(Temperatures(self.rate, self.low, self.high, self.drops),),
         )
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """ABSLD's script, which lowers the rate after its epochs number 215, 260 and 285."""
+        return Script(model="resnet18", epochs=300, drops=(215, 260, 285), eps=8 / 255, step=None)
