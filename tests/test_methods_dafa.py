@@ -9,6 +9,7 @@ from boundaries import (
     same_weights,
     weights,
 )
+from equality.dafa import class_weights
 from refusals import refused
 
 from classwise.attacks.ball import LINF
@@ -24,24 +25,13 @@ SIZES = [2, 3, 10]
 
 
 def straight(counts, strength):
-    """Weights by loops over all pairs of classes."""
-    size = len(counts.sizes)
-    n = counts.sizes.tolist()
-    s = [
-        [counts.probability[i, j].item() / n[i] if n[i] else 0.0 for j in range(size)]
-        for i in range(size)
-    ]
-    found = []
-    for i in range(size):
-        weight = 1.0
-        for j in range(size):
-            if i == j or not n[i] or not n[j]:
-                continue
-            if s[i][i] < s[j][j]:
-                weight += strength * s[i][j] * s[j][j]
-            else:
-                weight -= strength * s[j][i] * s[i][i]
-        found.append(weight)
+    """The released loops over the classes that have samples; the others keep 1."""
+    sizes = counts.sizes.tolist()
+    there = [k for k, size in enumerate(sizes) if size]
+    similarity = [[counts.probability[i, j].item() / sizes[i] for j in there] for i in there]
+    found = [1.0] * len(sizes)
+    for k, weight in zip(there, class_weights(similarity, strength), strict=True):
+        found[k] = weight
     return found
 
 

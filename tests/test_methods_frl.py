@@ -9,10 +9,10 @@ from boundaries import (
     interrupted_train,
     plain_settings,
     quick_train,
-    rates,
     same_weights,
     weights,
 )
+from equality.frl import SCRIPTS, multipliers
 from refusals import refused
 
 from classwise.attacks.ball import LINF
@@ -62,51 +62,23 @@ def play(text, num_classes, epochs=3, missing=(), of=40):
     return found, chain
 
 
-def bounded(values, bound):
-    cut = [max(v, 0.0) for v in values]
-    return [v * bound / sum(cut) for v in cut] if sum(cut) > bound else cut
-
-
-CONSTANTS = {  # τ, a₂, L, widest
-    "both": (0.07, 0.2, 0.5, 3.0),
-    "reweight": (0.1, None, 0.5, None),
-    "remargin": (0.1, 0.1, 0.3, 2.5),
-}
-
-
 class TestMultipliers:
-    @pytest.mark.parametrize("variant", CONSTANTS)
+    @pytest.mark.parametrize("variant", SCRIPTS)
     @pytest.mark.parametrize("num_classes", SIZES)
     @pytest.mark.parametrize("missing", [(), (1,)])
     @pytest.mark.parametrize("rate", [0.05, 2.0])  # the second runs into the bound
     def test_equal_a_straight_loop_over_three_epochs_from_zero(
         self, variant, num_classes, missing, rate
     ):
-        slack, margin_rate, bound, widest = CONSTANTS[variant]
         options = f"variant={variant}, start=0, rate={rate}, halve_every=2"
         found, _ = play(f"trades+frl({options})", num_classes, missing=missing)
-        nat, bnd, mar = ([0.0] * num_classes for _ in range(3))
-        for epoch, settings in enumerate(found):
-            if (epoch + 1) % 2 == 0:  # FRL counts its epochs from 1
-                rate /= 2
-            clean, attacked = world(num_classes, epoch, missing)
-            (acc, acc_all), (rob, rob_all) = rates(clean), rates(attacked)
-            g_nat = [(1 - acc[k]) - (1 - acc_all) - slack for k in range(num_classes)]
-            g_bnd = [(acc[k] - rob[k]) - (acc_all - rob_all) - slack for k in range(num_classes)]
-            nat = bounded([v + rate * g for v, g in zip(nat, g_nat, strict=True)], bound)
-            bnd = bounded([v + 2 * rate * g for v, g in zip(bnd, g_bnd, strict=True)], bound)
-            if variant == "remargin":
-                bnd = [0.0] * num_classes
-            factors = [1.0] * num_classes
-            if margin_rate is not None:
-                mar = [v + margin_rate * g for v, g in zip(mar, g_bnd, strict=True)]
-                factors = [min(max(math.exp(2 * v), 0.98), widest) for v in mar]
+        seen = [world(num_classes, epoch, missing) for epoch in range(len(found))]
+        expected = multipliers(SCRIPTS[variant], seen, rate, halve_every=2)
+        close = pytest.approx
+        for settings, (nat, bnd, factors) in zip(found, expected, strict=True):
             for k in range(num_classes):
-                w_nat = 1 / num_classes + nat[k] - sum(nat) / num_classes
-                w_bnd = 1 / num_classes + bnd[k] - sum(bnd) / num_classes
-                close = pytest.approx
-                assert settings.label_weight[k].item() == close(num_classes * w_nat, abs=1e-12)
-                assert settings.robust_weight[k].item() == close(num_classes * w_bnd, abs=1e-12)
+                assert settings.label_weight[k].item() == close(num_classes * nat[k], abs=1e-12)
+                assert settings.robust_weight[k].item() == close(num_classes * bnd[k], abs=1e-12)
                 assert settings.margin[k].item() == close(factors[k] * 8 / 255, rel=1e-12)
                 widened = 1.0 if variant == "remargin" else max(factors)  # its script's step stays
                 assert settings.step[k].item() == close(widened * 2 / 255, rel=1e-12)
@@ -245,7 +217,7 @@ def test_remargin_is_its_script_in_examples_loss_and_gradients(num_classes, net)
 
 
 class TestWarmStart:
-    @pytest.mark.parametrize("variant", CONSTANTS)
+    @pytest.mark.parametrize("variant", SCRIPTS)
     def test_the_same_run_trains_plain_trades_until_the_start(self, variant, tmp_path, tiny):
         text = f"trades(steps=2)+frl(variant={variant}, start=3)"
         one = quick_train(text, tmp_path / "frl", tiny())
@@ -254,7 +226,7 @@ class TestWarmStart:
         assert "pgd-20" not in one.history[1]["valid"]["live"]
         assert "pgd-20" in one.history[2]["valid"]["live"]
 
-    @pytest.mark.parametrize("variant", CONSTANTS)
+    @pytest.mark.parametrize("variant", SCRIPTS)
     @pytest.mark.parametrize("num_classes", SIZES)
     def test_beta_is_six_before_the_start_and_the_bases_from_then_on(self, variant, num_classes):
         text = f"trades+frl(variant={variant}, start=0.5, warmup_beta=%s)"

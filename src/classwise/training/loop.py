@@ -72,7 +72,6 @@ def train(
         config = TrainConfig(**options)
     elif options:
         config = TrainConfig(**{**config.model_dump(), **options})
-    recipe, config = agree_on_begin(recipe, config)
     source = open_data(config.data) if source is None else source
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
@@ -100,6 +99,7 @@ class Trainer:
         source: DataSource,
         device: torch.device,
     ) -> None:
+        recipe, config = agree_on_begin(recipe, config)
         self.run, self.recipe, self.config, self.device = run, recipe, config, device
         self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
