@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-real bench format lint types check clean
+.PHONY: help install quickstart test test-real bench equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
 	$(BIN)/python benchmarks/attacks.py
+
+equality: .venv/installed ## Compare every method with its released code, write docs/equality.md
+	PYTHONPATH=tests $(BIN)/python -m equality.table
 
 format: .venv/installed ## Format the code
 	$(BIN)/ruff format .

@@ -82,6 +82,15 @@ class TestSplits:
                 expected += (labels == k).nonzero().squeeze(1)[part].tolist()
             assert split_indices(labels, rule, seed)[1].tolist() == sorted(expected)
 
+    @pytest.mark.parametrize(("share", "counts"), [(0.06, (300, 30, 1)), (0.02, (100, 10, 1))])
+    def test_first_and_last_may_take_a_share_of_each_class(self, share, counts):
+        labels = labels_of(5000, 500, 12)  # CIFAR-10's classes, CIFAR-100's, and a small one
+        for kind, part in (("first", slice), ("last", lambda n: slice(-n, None))):
+            expected = []
+            for k, count in enumerate(counts):
+                expected += (labels == k).nonzero().squeeze(1)[part(count)].tolist()
+            assert split_indices(labels, f"{kind}:{share}", 1)[1].tolist() == sorted(expected)
+
     @pytest.mark.parametrize("rule", ["first:3", "last:3"])
     def test_first_and_last_never_empty_a_class_in_silence(self, rule):
         with refused("3"):
@@ -94,7 +103,7 @@ class TestSplits:
 
     @pytest.mark.parametrize(
         "rule", ["1", "1.0", "-0.1", "nan", "half", "", "first", "first:", "first:0", "last:-2",
-                 "last:2.5", "middle:3"],
+                 "last:2.5", "last:1.0", "first:.", "middle:3"],
     )  # fmt: skip
     def test_rules_that_make_no_sense_are_refused(self, rule):
         with refused(repr(rule)):

@@ -42,6 +42,7 @@ DRAWN = {
     "gaussian start": start("gaussian"),
     "augmentation": augmentation,
     "targets": targets,
+    "beta": lambda rows: Draws(3, "mix", 5).beta(WHOLE.index[rows], 0.4, (2,), torch.float64),
 }
 
 
@@ -178,3 +179,45 @@ def test_order_is_a_permutation_that_changes_with_the_epoch():
     assert not torch.equal(one, other)
     assert abs(stats.spearmanr(one, other).statistic) < 0.13
     assert torch.equal(one, Draws(0, "order", 0).order(1000))
+
+
+class TestBeta:
+    @pytest.mark.parametrize("a", [0.2, 0.5, 0.8, 1.0, 1.5, 4.0, 50.0, 1e4])
+    def test_the_distribution_is_scipys(self, a):
+        found = Draws(3, "mix", 2).beta(torch.arange(100_000), a, (), torch.float64).numpy()
+        assert stats.kstest(found, stats.beta(a, a).cdf).pvalue > 0.01
+        # and it would have shown a concentration that is off by a tenth
+        assert stats.kstest(found, stats.beta(1.1 * a, 1.1 * a).cdf).pvalue < 1e-6
+
+    @pytest.mark.parametrize("a", [0.01, 0.1])
+    def test_small_numbers_keep_their_digits(self, a):
+        found = Draws(3, "mix", 2).beta(torch.arange(100_000), a, (), torch.float64)
+        low = found[found < 0.5].numpy()
+        assert (low > 0).mean() > 0.99
+        assert stats.kstest(low, lambda x: 2 * stats.beta(a, a).cdf(x)).pvalue > 0.01
+        assert stats.binomtest(len(low), len(found)).pvalue > 0.01
+
+    @pytest.mark.parametrize("a", [0.3, 2.0, 7.5])
+    def test_each_number_is_students_ratio_of_two_uniform_ones(self, a):
+        draws, index = Draws(1, "mix", 4), torch.arange(40) * 7
+        whole = draws.uniform(index, (6,), torch.float64) + 2.0**-25  # three U, then three V
+        found = draws.beta(index, a, (3,), torch.float64)
+        for n in range(len(index)):
+            for place in range(3):
+                u, v = whole[n, place].item(), whole[n, 3 + place].item()
+                cosine = np.cos(2 * np.pi * v)
+                t = np.sqrt(2 * a * (u ** (-1 / a) - 1)) * cosine
+                expected = 0.5 + 0.5 * t / np.sqrt(2 * a + t * t)
+                assert found[n, place].item() == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+    def test_one_is_the_uniform_draw_itself(self):
+        draws, index = Draws(1, "mix"), torch.arange(50)
+        assert torch.equal(draws.beta(index, 1, (2,)), draws.uniform(index, (2,)))
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+    @pytest.mark.parametrize("a", [1e-3, 0.5, 3.0, 1e300])
+    def test_it_stays_within_the_unit_interval(self, a, dtype):
+        found = Draws(0, "mix").beta(torch.arange(5000), a, (2,), dtype)
+        assert found.dtype == dtype
+        assert found.shape == (5000, 2)
+        assert ((found >= 0) & (found <= 1)).all()

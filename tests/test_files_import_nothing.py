@@ -92,8 +92,8 @@ def test_begin_and_teacher_cannot_name_code(bomb, tmp_path, tiny):
     path = weights_file(tmp_path / "evil.safetensors", SPECS[0])
     with refused("evil.safetensors"):
         train(f"absld(teacher='{path}')", out=tmp_path / "a", source=tiny(), quiet=True, **QUICK)
-    with refused("evil.safetensors"):
-        train(f"trades+frl(begin='{path}')", out=tmp_path / "b", source=tiny(), **QUICK)
+    # of a file to begin from only the tensors are taken: what it says of its model is not built
+    train(f"trades+frl(begin='{path}')", out=tmp_path / "b", source=tiny(), quiet=True, **QUICK)
     assert not bomb.exists()
     assert not (tmp_path / "a").exists()
 

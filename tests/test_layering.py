@@ -19,8 +19,8 @@ WALK = [
         "attacks",
         "classes",
     ),
-    *("objective", "slots", "foreign", "recipe", "methods", "recipe_text", "training", "laws"),
-    *("auditing", "report"),
+    *("objective", "slots", "sense", "script", "foreign", "recipe", "methods", "recipe_text"),
+    *("training", "laws", "auditing", "report"),
     *("catalogue", "quickstart", "studies", "cli", "__main__"),
 ]
 MODULES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")

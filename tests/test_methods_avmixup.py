@@ -1,6 +1,7 @@
 import pytest
 import torch
 from refusals import refused
+from scipy import stats
 from short_runs import same_weights, short_run
 
 from classwise.attacks.ball import LINF
@@ -66,10 +67,28 @@ def test_ten_classes_make_the_vertex_label_uniform():
     torch.testing.assert_close(soft["robust"], torch.full((N, 10), 0.1).double())
 
 
+@pytest.mark.parametrize("a", [0.3, 1.0, 4.0])
+def test_the_weight_comes_from_a_symmetric_beta_distribution(a):
+    batch, views = batch_of(3, reach=0.01)
+    index = torch.arange(20_000)
+    batch = Batch(batch.images[index % N], batch.labels[index % N], index)
+    views = {view: images[index % N] for view, images in views.items()}
+    mix = parse_recipe(f"at+avmixup(concentration={a}, vertex_share=0)").slots.mix
+    _, soft = mix(batch, views, 3, 3, MOMENT)
+    u = soft["robust"].gather(1, batch.labels[:, None]).flatten()  # λ₁ = 1 and λ₂ = 0 leave u
+    assert stats.kstest(u.numpy(), stats.beta(a, a).cdf).pvalue > 0.01
+
+
+def test_a_concentration_for_a_weight_that_is_not_drawn_is_refused():
+    with refused("avmixup(weight=0.5, concentration=2)", "leave one"):
+        parse_recipe("at+avmixup(weight=0.5, concentration=2)")
+
+
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_draws_depend_on_the_sample_alone(batch_size):
+@pytest.mark.parametrize("concentration", [1.0, 0.4])
+def test_draws_depend_on_the_sample_alone(batch_size, concentration):
     batch, views = batch_of(4)
-    mix = VertexMix(2.0, 1.0, 0.1)
+    mix = VertexMix(2.0, 1.0, 0.1, concentration=concentration)
     whole, soft = mix(batch, views, 4, 4, MOMENT)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(batch_size))
     for rows in order.split(batch_size):
@@ -137,7 +156,14 @@ class TestComposition:
 
     @pytest.mark.parametrize(
         "option",
-        ["reach=0", "clean_share=1.1", "vertex_share=-0.1", "weight=2", "batchnorm=frozen"],
+        [
+            "reach=0",
+            "concentration=0",
+            "clean_share=1.1",
+            "vertex_share=-0.1",
+            "weight=2",
+            "batchnorm=frozen",
+        ],
     )
     def test_values_out_of_range_are_refused(self, option):
         with refused(f"avmixup({option.split('=')[0]}="):

@@ -9,35 +9,29 @@ from boundaries import (
     same_weights,
     weights,
 )
+from equality.dafa import class_weights
 from refusals import refused
 
+from classwise.attacks.ball import LINF
+from classwise.attacks.inner import Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, Feedback
 from classwise.methods.lee2024_dafa import SimilarityWeights, similarity_weights
+from classwise.objective import Outer, total
 from classwise.recipe_text import parse_recipe
+from classwise.types import Batch
 
 SIZES = [2, 3, 10]
 
 
 def straight(counts, strength):
-    """Weights by loops over all pairs of classes."""
-    size = len(counts.sizes)
-    n = counts.sizes.tolist()
-    s = [
-        [counts.probability[i, j].item() / n[i] if n[i] else 0.0 for j in range(size)]
-        for i in range(size)
-    ]
-    found = []
-    for i in range(size):
-        weight = 1.0
-        for j in range(size):
-            if i == j or not n[i] or not n[j]:
-                continue
-            if s[i][i] < s[j][j]:
-                weight += strength * s[i][j] * s[j][j]
-            else:
-                weight -= strength * s[j][i] * s[i][i]
-        found.append(weight)
+    """The released loops over the classes that have samples; the others keep 1."""
+    sizes = counts.sizes.tolist()
+    there = [k for k, size in enumerate(sizes) if size]
+    similarity = [[counts.probability[i, j].item() / sizes[i] for j in there] for i in there]
+    found = [1.0] * len(sizes)
+    for k, weight in zip(there, class_weights(similarity, strength), strict=True):
+        found[k] = weight
     return found
 
 
@@ -95,6 +89,58 @@ class TestWhen:
         settings, after = policy.update(plain_settings(10), Feedback(1, 5, None, counts))
         assert after.weights.min() == 0.25
         assert settings.margin.min().item() == pytest.approx(0.25 * 0.2)
+
+
+def released_at(model, images, labels, noise, share):
+    """DAFA's AT branch without its second step; share[k] scales step, margin and loss of k."""
+    ys = labels.tolist()
+    model.eval()
+    x = images + 0.001 * noise
+    for _ in range(10):
+        x = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(model(x), labels), x)
+        moved = []
+        for n, y in enumerate(ys):
+            there = x[n].detach() + share[y] * 0.007 * slope[n].sign()
+            reach = share[y] * 0.031
+            there = torch.minimum(torch.maximum(there, images[n] - reach), images[n] + reach)
+            moved.append(there.clamp(0, 1))
+        x = torch.stack(moved)
+    model.train()
+    logs = model(x).log_softmax(1)
+    return x, sum(share[y] * -logs[n, y] for n, y in enumerate(ys)) / len(ys)
+
+
+@pytest.mark.parametrize("num_classes", SIZES)
+def test_on_at_the_released_start_and_mode_give_its_examples_loss_and_gradients(num_classes, net):
+    recipe = parse_recipe("at(start=gaussian, batchnorm=eval)+dafa(start=1)")
+    counts = {TRAIN_ROBUST: draw_counts(num_classes, 4)}
+    (policy,) = recipe.slots.policies
+    base = plain_settings(num_classes, margin=0.031, step=0.007)
+    settings, after = policy.update(base, Feedback(1, 110, None, counts))
+    share = after.weights.tolist()
+    assert max(share) > 1.02
+    rng = torch.Generator().manual_seed(num_classes)
+    images = torch.rand(30, 1, 8, 8, generator=rng, dtype=torch.float64).round(decimals=1)
+    labels = torch.randint(num_classes, (30,), generator=rng)
+    batch, moment = Batch(images, labels, torch.arange(30) + 9), Moment(0, 70, 110)
+    model, rows = net(num_classes), settings.rows(labels)
+    ours = recipe.slots.inner.perturb(
+        model, batch, moment, radius=rows.margin, step=rows.step, ball=LINF
+    )["robust"]
+    model.train()
+    outer = Outer({"robust": model(ours)}, labels, rows)
+    loss = total(recipe.slots.objective.terms(outer), recipe.slots.reduction or "mean")
+    slopes = torch.autograd.grad(loss, list(model.parameters()))
+    noise = moment.draws("start").normal(batch.index, (1, 8, 8), torch.float64)
+    twin = net(num_classes)  # whose running statistics no forward has moved yet
+    theirs, expected = released_at(twin, images, labels, noise, share)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    for one, other in zip(
+        slopes, torch.autograd.grad(expected, list(twin.parameters())), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("base", ["trades(steps=2)", "at(steps=2)"])

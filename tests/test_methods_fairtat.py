@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -8,6 +9,9 @@ from boundaries import (
     interrupted_train,
     plain_settings,
     quick_train,
+    rates,
+    same_weights,
+    weights,
 )
 from refusals import refused
 
@@ -17,6 +21,8 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, Chain, Feedback
 from classwise.methods.medi2024_fairtat import odds_table
 from classwise.recipe_text import parse_recipe
+from classwise.training.loop import Trainer
+from classwise.training.step import Step
 from classwise.types import Batch
 
 SIZES = [2, 3, 10]
@@ -145,6 +151,102 @@ def test_bad_company_and_values_are_refused():
         parse_recipe("at+fairtat+target")
     with refused("fairtat(odds='cfs')", "'cfps', 'softmax' or 'uniform'"):
         parse_recipe("at+fairtat(odds=cfs)")
+
+
+def followed(text, out, source, monkeypatch, **options):
+    """Train, and note what every batch was trained with and what was counted in it."""
+    seen, real = [], Step.__call__
+
+    def noting(self, batch, settings, kept, moment, *rest):
+        counts, losses = real(self, batch, settings, kept, moment, *rest)
+        seen.append((moment.epoch, settings, counts[TRAIN_ROBUST].confusion))
+        return counts, losses
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Step, "__call__", noting)
+        run = quick_train(text, out, source, **options)
+    return run, seen
+
+
+def straight_odds(rows):
+    every = range(len(rows))
+    called = [sum(rows[a][j] for a in every if a != j) for j in every]
+    table = []
+    for y in every:
+        others = [called[j] if j != y else 0 for j in every]
+        others = others if sum(others) else [float(j != y) for j in every]
+        table.append([odd / sum(others) for odd in others])
+    return table
+
+
+class TestEvery:
+    """Algorithm 1, lines 23 to 28: odds and margins anew inside the epoch."""
+
+    @pytest.mark.parametrize("every", [1, 2, 3])
+    @pytest.mark.parametrize("start", [0, 1])
+    def test_odds_and_margins_equal_a_straight_loop(
+        self, every, start, tmp_path, tiny, monkeypatch
+    ):
+        text = f"at(steps=2)+ccm(start={start}, every={every})+fairtat(every={every})"
+        source = tiny(per_class=13, classes=7)
+        _, seen = followed(text, tmp_path / "run", source, monkeypatch, epochs=2, batch_size=8)
+        batches = len(seen) // 2
+        assert batches > 2 * every
+        table, done = None, 0  # the table whose statistics are in force, and batches of this epoch
+        for number, (epoch, settings, _) in enumerate(seen):
+            place = number % batches
+            begun = [c for e, _, c in seen[number - place : number] if e == epoch]
+            if place == 0 and epoch:
+                table = sum(c for e, _, c in seen if e == epoch - 1).tolist()
+            elif place and place % every == 0:
+                table, done = sum(begun).tolist(), done + 1
+            expected = [[float(a != b) / 6 for b in range(7)] for a in range(7)]
+            margins = [0.2] * 7
+            if table is not None:
+                expected = straight_odds(table)
+                if epoch >= start:
+                    t, _ = rates(torch.tensor(table))
+                    margins = [(0.5 + t[k]) * 0.2 for k in range(7)]
+            for row, wanted in zip(settings.target_odds.tolist(), expected, strict=True):
+                assert row == pytest.approx(wanted, abs=1e-6)
+            assert settings.margin.tolist() == pytest.approx(margins, rel=1e-6)
+        assert done == 2 * ((batches - 1) // every)
+
+    def test_one_method_may_be_renewed_while_the_other_waits(self, tmp_path, tiny, monkeypatch):
+        text = "at(steps=2)+ccm+fairtat(every=1)"
+        _, seen = followed(text, tmp_path / "run", tiny(), monkeypatch, epochs=2)
+        second = [settings for epoch, settings, _ in seen if epoch == 1]
+        assert all(torch.equal(s.margin, second[0].margin) for s in second)
+        assert not any(
+            torch.equal(one.target_odds, two.target_odds) for one, two in itertools.pairwise(second)
+        )
+
+    def test_an_interval_longer_than_the_epoch_is_once_per_epoch(self, tmp_path, tiny):
+        plain = quick_train("at(steps=2)+ccm+fairtat", tmp_path / "plain", tiny())
+        late = "at(steps=2)+ccm(every=500)+fairtat(every=500)"
+        assert same_weights(weights(quick_train(late, tmp_path / "late", tiny())), weights(plain))
+        often = "at(steps=2)+ccm(every=1)+fairtat(every=1)"
+        other = quick_train(often, tmp_path / "often", tiny())
+        assert not same_weights(weights(other), weights(plain))
+
+    def test_nothing_is_done_inside_an_epoch_where_nobody_asks(self, tmp_path, tiny, monkeypatch):
+        def never(*args):
+            raise AssertionError(args)
+
+        monkeypatch.setattr(Trainer, "renew_policies", never)
+        quick_train("at(steps=2)+cfa+fairtat", tmp_path / "run", tiny())
+
+    @pytest.mark.parametrize("epoch", [1, 2])
+    def test_a_resumed_run_is_the_straight_one(self, epoch, tmp_path, tiny, monkeypatch):
+        text = "at(steps=2)+ccm(start=0, every=2)+fairtat(every=1)"
+        straight = quick_train(text, tmp_path / "straight", tiny())
+        resumed = interrupted_train(text, tmp_path / "resumed", tiny(), monkeypatch, epoch=epoch)
+        assert files(straight) == files(resumed)
+
+    @pytest.mark.parametrize("call", ["fairtat(every=0)", "ccm(every=0)", "ccm(every=1.5)"])
+    def test_intervals_are_whole_numbers_of_batches(self, call):
+        with refused(call.split("=")[0] + "="):
+            parse_recipe(f"at+{call}")
 
 
 def test_a_resumed_run_is_the_straight_one(tmp_path, tiny, monkeypatch):

@@ -184,7 +184,26 @@ class TestComposition:
         assert found == [0, 1, 1, 2, 2, 3, 3]
         assert trades.jitter is None
         mart = parse_recipe("mart+fat(rule=original)").slots
-        assert [mart.stop.patience_at(e, 120) for e in range(0, 120, 20)] == [0, 1, 2, 3, 4, 4]
+        found = [mart.stop.patience_at(e, 90) for e in (0, 19, 20, 39, 40, 59, 60, 79, 80, 89)]
+        assert found == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]  # its script runs 90 epochs
+
+    @pytest.mark.parametrize("base", ["trades", "mart"])
+    def test_the_original_clips_the_gaussian_start_of_these_bases(self, base):
+        recipe = parse_recipe(f"{base}+fat(rule=original)")
+        assert (recipe.slots.start, recipe.owners["start"]) == ("clipped gaussian", "fat")
+        for text in (base, f"{base}+fat", f"{base}+fat(rule=counter, patience=1)"):
+            plain = parse_recipe(text)
+            assert (plain.slots.start, plain.owners["start"]) == ("gaussian", base)
+        named = parse_recipe(f"{base}+fat(rule=original, start=gaussian)")
+        assert (named.slots.start, named.owners["start"]) == ("gaussian", "fat")
+
+    def test_elsewhere_the_start_stays_the_bases(self):
+        for text, start in (("at", "uniform"), ("absld(teacher='t')", "gaussian")):
+            recipe = parse_recipe(f"{text}+fat(rule=original)")
+            assert recipe.slots.start == start
+            assert recipe.owners["start"] != "fat"
+        with refused("at", "fat", "start"):
+            parse_recipe("at+fat(start=gaussian)")
 
     def test_the_noise_is_an_option(self):
         assert parse_recipe("fat(noise=0.01)").slots.inner.jitter == 0.01
@@ -202,7 +221,8 @@ class TestComposition:
 def test_endless_patience_is_the_base_bit_for_bit(base, rule, tiny, tmp_path):
     plain = short_run(tmp_path / "plain", base, tiny())
     for patience, same in ((3, True), (0, False)):
-        text = f"{base}+fat(rule={rule}, patience={patience}, noise=0)"
+        start = "" if base.startswith("at") else ", start=gaussian"  # their own
+        text = f"{base}+fat(rule={rule}, patience={patience}, noise=0{start})"
         run = short_run(tmp_path / f"fat {patience}", text, tiny())
         assert same_weights(run, plain) == same
 
@@ -213,6 +233,57 @@ def attack_batch(net, count=40):
     labels = torch.randint(4, (count,), generator=rng)
     radius = torch.full((count,), 0.1, dtype=torch.float64)
     return net(), Batch(images, labels, torch.arange(count)), radius, Moment(0, 0, 10)
+
+
+def released_friendly(model, images, labels, noise, patience, loss, clip):
+    """FAT's attack from its description, one sample after the other, each alone in eval mode.
+
+    Before each of ten updates the prediction is looked at: a right sample moves, a wrong one moves
+    while it has patience left and is handed out as it is otherwise.
+    """
+    model.eval()
+    found = []
+    for image, label, nudge in zip(images, labels, noise, strict=True):
+        x, left = image + 0.001 * nudge, patience
+        x = x.clamp(0, 1) if clip else x
+        wanted = model(image[None]).detach().softmax(1)
+        for _ in range(10):
+            x = x.detach().requires_grad_()
+            logits = model(x[None])
+            if logits.argmax(1).item() != label.item():
+                if left == 0:
+                    break
+                left -= 1
+            if loss == "kl":
+                height = (wanted * (wanted.log() - logits.log_softmax(1))).sum()
+            else:
+                height = torch.nn.functional.cross_entropy(logits, label[None])
+            (slope,) = torch.autograd.grad(height, x)
+            x = x.detach() + 0.007 * slope.sign()
+            x = torch.minimum(torch.maximum(x, image - 0.031), image + 0.031).clamp(0, 1)
+        found.append(x.detach())
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize(("base", "loss"), [("trades", "kl"), ("mart", "ce")])
+@pytest.mark.parametrize("patience", [0, 1, 2, 3])
+def test_on_trades_and_mart_it_is_the_released_code(base, loss, patience, net):
+    model, batch, _, moment = attack_batch(net, 60)
+    images = batch.images.round()  # all at the ends of the range, where clipping counts
+    model.eval()
+    labels = torch.where(batch.index % 5 > 0, model(images).argmax(1), batch.labels)
+    batch = Batch(images, labels, batch.index)
+    step = torch.full((60,), 0.007, dtype=torch.float64)
+    radius = torch.full((60,), 0.031, dtype=torch.float64)
+    text = f"{base}+fat(rule=original, patience={patience})"
+    inner = parse_recipe(text).slots.inner
+    ours = inner.perturb(model, batch, moment, radius=radius, step=step, ball=LINF)["robust"]
+    noise = moment.draws("start").normal(batch.index, (1, 8, 8), torch.float64)
+    facts = (model, images, labels, noise, patience, loss)
+    torch.testing.assert_close(ours, released_friendly(*facts, clip=True), rtol=0, atol=1e-12)
+    unclipped = released_friendly(*facts, clip=False)
+    # Only the clip differs; on TRADES it turns whole steps around, not just the start's noise.
+    assert (ours - unclipped).abs().max() > (0.02 if base == "trades" else 0.001)
 
 
 def test_the_two_rules_without_patience_differ_on_a_model(net):

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from equality.idbh import erased
 from PIL import Image, ImageEnhance, ImageOps
 from refusals import refused
 from short_runs import same_weights, short_run
@@ -132,23 +133,6 @@ def test_cropshift_equals_a_straight_loop(shape, reach):
     assert max(narrows) == reach
 
 
-def straight_erasing(image, draws, odds, area):
-    height, width = image.shape[1:]
-    if draws[0] >= odds:
-        return image
-    size, ratio, row, column = (draws[1 + 10 * n : 11 + 10 * n] for n in range(4))
-    for n in range(10):
-        share = height * width * (0.02 + (area - 0.02) * size[n])
-        shape = math.exp(math.log(0.3) + math.log(3.3 / 0.3) * ratio[n])
-        tall, wide = round(math.sqrt(share * shape)), round(math.sqrt(share / shape))
-        if tall < height and wide < width:
-            top, left = int(row[n] * (height - tall + 1)), int(column[n] * (width - wide + 1))
-            erased = image.clone()
-            erased[:, top : top + tall, left : left + wide] = 0
-            return erased
-    return image
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("odds", "area"), [(0.5, 0.33), (1.0, 0.5)])
 def test_erasing_equals_a_straight_loop(shape, odds, area):
@@ -158,7 +142,7 @@ def test_erasing_equals_a_straight_loop(shape, odds, area):
     found = idbh.random_erasing(levels, draws, odds, area)
     touched = 0
     for b in range(count):
-        expected = straight_erasing(levels[b], draws[b].tolist(), odds, area)
+        expected = erased(levels[b], draws[b].tolist(), odds, area)
         assert torch.equal(found[b], expected)
         touched += not torch.equal(expected, levels[b])
     assert abs(touched / count - odds) < 0.1
@@ -236,7 +220,7 @@ class TestWhole:
         flipped = torch.stack(
             [x.flip(2) if d < 0.5 else x for x, d in zip(images, draws[:, 0], strict=True)]
         )
-        levels = (idbh.cropshift(flipped, draws[:, 1:7]) * 255).round()
+        levels = (idbh.cropshift(flipped, draws[:, 1:7], augment.reach) * 255).round()
         levels = idbh.one_operation(levels, OPERATIONS[augment.operations], draws[:, 7:])
         tries = Draws(3, "augment erase", 4).uniform(index, (41,), torch.float64)
         expected = idbh.random_erasing(levels, tries, augment.erase, augment.area) / 255
@@ -251,7 +235,7 @@ class TestPolicies:
         }
         assert found["weak"] == IDBH("colour", 0.5, 0.33)
         assert found["strong"] == IDBH("colour", 1.0, 0.33) == parse_recipe("at+idbh").slots.augment
-        assert found["svhn"] == IDBH("shape", 1.0, 0.5)
+        assert found["svhn"] == IDBH("shape", 1.0, 0.5, reach=8)
 
     def test_other_words_are_refused(self):
         with refused("idbh(strength="):
@@ -304,8 +288,7 @@ class TestMoves:
         assert fit_augment(None, Allowed(8, moved=0)).pad == 0
         assert fit_augment(None, Allowed(32, moved=2)).pad == 2
         assert fit_augment(None, Allowed(32, moved=9)).pad == 9
-        for moved, reach in ((None, 10), (3, 3), (20, 10), (0, 0)):
-            assert fit_augment(IDBH("colour", 0.0, 0.33), Allowed(32, moved=moved)).reach == reach
+        assert fit_augment(IDBH("colour", 0.0, 0.33), Allowed(32, moved=3)).most == 3
 
     def test_an_explicit_pad_wins(self):
         assert fit_augment(CropFlip(1), Allowed(8, moved=0)).pad == 1
@@ -317,8 +300,11 @@ class TestMoves:
         plain = fit_augment(None, data.train.allowed)
         assert torch.equal(plain(images, torch.arange(50), 0, 3), images)
         draws = torch.rand(50, 6, dtype=torch.float64)
-        assert torch.equal(cropshift(images, draws, 0), images)
-        assert not torch.equal(cropshift(images, draws, 2), images)
+        assert torch.equal(cropshift(images, draws, most=0), images)
+        assert not torch.equal(cropshift(images, draws), images)
+        assert torch.equal(cropshift(images, draws, most=2), cropshift(images, draws))
+        shifted = fit_augment(IDBH("colour", 0.0, 0.33), data.train.allowed)
+        assert shifted.most == 0
 
     def test_the_trainer_asks_the_data(self, tiny, tmp_path):
         source = tiny()

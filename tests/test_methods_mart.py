@@ -52,8 +52,14 @@ def test_it_attacks_the_cross_entropy_from_a_gaussian_start_in_eval_mode():
 
 
 def test_a_beta_per_class_finds_a_beta():
-    recipe = parse_recipe("mart+ccr")
-    assert recipe.owners["class beta"] == "ccr"
+    recipe = parse_recipe("mart+frl(start=1, warmup_beta=2)")
+    assert recipe.owners["class beta"] == "frl"
+
+
+def test_cfas_parts_that_need_no_normalised_loss_are_welcome():
+    recipe = parse_recipe("mart+ccm+fawa")
+    assert recipe.owners["class margin"] == "ccm"
+    assert "class beta" not in recipe.owners
 
 
 @pytest.mark.parametrize("call", ["mart(beta=-1)", "mart(steps=-1)", "mart(step=1)"])

@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from boundaries import (
     same_weights,
     weights,
 )
+from equality.wat import experts
 from refusals import refused
 
 from classwise.attacks.ball import parse_norm
@@ -52,8 +52,7 @@ def test_running_weights_equal_a_straight_loop(num_classes, missing, rate):
             for k in range(num_classes):
                 cost[k] += sums[k] / sizes[k] if sizes[k] else average
             cost[num_classes] += average
-            mass = sum(math.exp(rate * c) for c in cost)
-            expert = [num_classes * math.exp(rate * c) / mass for c in cost]
+            expert = experts(cost, rate)
         for k in range(num_classes):
             weight = expert[k] + expert[num_classes]
             assert settings.label_weight[k].item() == pytest.approx(weight, rel=1e-12)

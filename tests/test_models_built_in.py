@@ -10,7 +10,7 @@ from classwise.models import MODELS, build_model
 
 # Small enough for two cores, and still every kind of block.
 LIGHT = ["cnn", "resnet9(width=4)", "resnet18(width=4)", "preactresnet18(width=4)"]
-LIGHT += ["wrn(depth=10, widen=1)", "wrn(depth=16, widen=2)"]
+LIGHT += ["wrn(depth=10, widen=1)", "wrn(depth=16, widen=2)", "resnet50(width=2)"]
 
 
 def build(spec, *, num_classes=10, channels=3, **more):
@@ -35,6 +35,59 @@ def test_parameter_counts_are_the_published_ones(spec, published):
     with torch.device("meta"):
         model = build(spec)
     assert parameters(model) == published
+
+
+def test_resnet50_has_the_published_size_and_resolutions():
+    with torch.device("meta"):
+        model = build("resnet50", num_classes=1000)
+        shapes = {}
+        for name, module in model.features.named_children():
+            module.register_forward_hook(
+                lambda _m, _i, out, name=name: shapes.__setitem__(name, tuple(out.shape[1:]))
+            )
+        assert model.features(torch.rand(2, 3, 224, 224)).shape == (2, 2048)
+    assert parameters(model) == 25_557_032
+    assert shapes["stem"] == (64, 112, 112)
+    assert shapes["shrink"] == (64, 56, 56)
+    assert [shapes[f"stage{n}"] for n in (1, 2, 3, 4)] == [
+        *((256, 56, 56), (512, 28, 28), (1024, 14, 14), (2048, 7, 7)),
+    ]
+    assert [len(getattr(model.features, f"stage{n}")) for n in (1, 2, 3, 4)] == [3, 4, 6, 3]
+
+
+def test_resnet50_keeps_the_stride_in_the_3x3_convolution():
+    first = build("resnet50(width=2)").features.stage2[0]
+    strides = [first.conv1.stride, first.conv2.stride, first.conv3.stride, first.shortcut[0].stride]
+    assert strides == [(1, 1), (2, 2), (1, 1), (2, 2)]
+    assert first.conv2.kernel_size == (3, 3)
+
+
+def test_a_bottleneck_is_the_formula():
+    block = build("resnet50(width=4)").features.stage1[0].double().eval()
+    for norm in (block.norm1, block.norm2, block.norm3, block.shortcut[1]):
+        torch.nn.init.uniform_(norm.weight)
+        torch.nn.init.normal_(norm.running_mean)
+    x = torch.randn(2, 4, 5, 5, dtype=torch.float64)
+
+    def normed(norm, y):
+        scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+        return (y - norm.running_mean[:, None, None]) * scale[:, None, None]
+
+    def mixed(conv, y):  # a 1×1 convolution is a matrix over channels
+        return torch.einsum("oi,bihw->bohw", conv.weight[:, :, 0, 0], y)
+
+    inner = normed(block.norm1, mixed(block.conv1, x)).clamp(min=0)
+    wide = torch.nn.functional.pad(inner, [1] * 4)
+    middle = sum(
+        torch.einsum(
+            "oi,bihw->bohw", block.conv2.weight[:, :, i, j], wide[..., i : i + 5, j : j + 5]
+        )
+        for i in range(3)
+        for j in range(3)
+    )
+    branch = normed(block.norm3, mixed(block.conv3, normed(block.norm2, middle).clamp(min=0)))
+    expected = (branch + normed(block.shortcut[1], mixed(block.shortcut[0], x))).clamp(min=0)
+    assert torch.allclose(block(x), expected, atol=1e-12)
 
 
 def test_preactresnet18_without_its_last_batchnorm_has_the_other_published_count():

@@ -69,7 +69,7 @@ class TestGolden:
         assert found.item() == pytest.approx(sum(parts) / sum(weights), rel=1e-12)
 
     @pytest.mark.parametrize("normalised", [False, True])
-    @pytest.mark.parametrize("reduction", ["mean", "weighted mean"])
+    @pytest.mark.parametrize("reduction", ["mean", "weighted mean", "common mean"])
     def test_trades(self, normalised, reduction, num_classes):
         outputs, labels, settings = world(num_classes)
         clean, robust = outputs["clean"].tolist(), outputs["robust"].tolist()
@@ -83,6 +83,8 @@ class TestGolden:
             robust_weights += settings.robust_weight[y].item()
         if reduction == "mean":
             label_weights = robust_weights = N
+        if reduction == "common mean":
+            label_weights = robust_weights = label_weights + robust_weights
         expected = natural / label_weights + boundary / robust_weights
         word = "true" if normalised else "false"
         found = loss_of(f"trades(normalised={word})", outputs, labels, settings, reduction)

@@ -200,7 +200,7 @@ class TestOwners:
         assert table["reference"] == ("clean", "trades")
         assert table["start"] == ("gaussian", "trades")
         assert table["steps"] == ("10", "trades")
-        assert table["step"] == ("eps / 4", "-")
+        assert table["step"] == ("eps/4", "trades")
         assert table["batchnorm"] == ("eval", "trades")
         assert table["beta"] == ("3.0", "trades")
         assert table["objective"][1] == "trades"
@@ -236,6 +236,18 @@ class TestDefaults:
             *("label", "uniform"),
             *(10, "train"),
         )
+
+    @pytest.mark.parametrize("start", ["none", "uniform", "gaussian", "clipped gaussian"])
+    def test_at_starts_where_it_is_told_to(self, start, tmp_path):
+        expected = at(start=start)
+        assert expected.fill().start == start
+        file = tmp_path / "recipe.toml"
+        file.write_text(f'compose = "at"\n[at]\nstart = "{start}"')
+        assert parse_recipe(f"at(start='{start}')") == read_recipe(file) == compose([expected])
+        if " " not in start:
+            assert parse_recipe(f"at(start={start})") == compose([expected])
+        with refused("at(start='near')", "'uniform'"):
+            at(start="near")
 
     def test_trades_attacks_in_eval_mode_from_a_gaussian_start(self):
         inner = parse_recipe("trades").slots.inner

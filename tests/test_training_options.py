@@ -9,9 +9,10 @@ import torch
 from classwise.data.splits import split_indices
 from classwise.errors import ClasswiseError
 from classwise.recipe_text import parse_recipe
-from classwise.training.config import TrainConfig, learning_rate, make_optimiser
+from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.presets import PRESETS, apply_preset
+from classwise.training.schedule import learning_rate, make_optimiser
 
 QUICK = {"model": "cnn(width=2)", "eps": 0.1, "epochs": 2, "batch_size": 16, "valid": "0.2"}
 
@@ -126,10 +127,11 @@ class TestPresets:
         assert (config.batch_size, config.momentum, recipe.slots.steps) == (128, 0.9, 10)
         assert [learning_rate(config, e) for e in (0, 100, 150)] == pytest.approx([0.1, 0.01, 1e-3])
 
-    def test_a_papers_own_settings_are_taken_by_its_preset_only(self):
+    def test_a_methods_own_settings_are_taken_by_its_preset_only(self):
         wat = parse_recipe("trades+wat")
-        assert apply_preset("paper", wat, {})[1].weight_decay == 2e-4
-        assert apply_preset("hours", wat, {})[1].weight_decay == 5e-4
+        assert apply_preset("paper:wat", wat, {})[1].weight_decay == 2e-4
+        for name in PRESETS:
+            assert apply_preset(name, wat, {})[1].weight_decay == 5e-4
 
     def test_an_unknown_one_is_refused(self):
         with pytest.raises(ClasswiseError, match="did you mean 'paper'"):

@@ -54,6 +54,31 @@ class Draws:
         radius = (-2 * both[:, :size].log()).sqrt()
         return (radius * (2 * math.pi * both[:, size:]).cos()).to(dtype).view(-1, *shape)
 
+    def beta(
+        self,
+        index: Tensor,
+        concentration: float,
+        shape: Sequence[int] = (),
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Numbers from Beta(a, a), one block of `shape` per sample index; a = 1 is `uniform`.
+
+        Two uniform numbers make each of them exactly, without rejection: ½ + ½·T/√(2a + T²) has
+        this distribution if T is Student's t with 2a degrees of freedom, and Bailey's polar method
+        gives T² = 2a·(U^(−1/a) − 1)·cos²(2πV), with the sign of the cosine.
+        """
+        if concentration == 1:
+            return self.uniform(index, shape, dtype)
+        size = math.prod(shape)
+        both = (self._hash(index, 2 * size).double() + 0.5) * 2.0**-_BITS
+        log = both[:, :size].log() / concentration
+        power, rest = log.exp(), -log.expm1()  # U^(1/a), which may vanish, and 1 − U^(1/a)
+        cosine = (2 * math.pi * both[:, size:]).cos()
+        # 1 − T²/(2a + T²), multiplied by U^(1/a) above and below so that nothing overflows
+        tail = power / (power + rest * cosine**2)
+        near = 0.5 * tail / (1 + (1 - tail).sqrt())  # ½ − ½·|T|/√(2a + T²), exact near 0
+        return torch.where(cosine < 0, near, 1 - near).to(dtype).view(-1, *shape)
+
     def integers(self, index: Tensor, high: int, shape: Sequence[int] = ()) -> Tensor:
         """Whole numbers from 0 to `high` - 1."""
         return (self.uniform(index, shape, torch.float64) * high).long()

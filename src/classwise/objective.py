@@ -14,7 +14,7 @@ from classwise.attacks.inner import Moment
 from classwise.classes.settings import ClassSettings
 from classwise.types import Batch, Images, Labels, Logits, PerSample
 
-Reduction: TypeAlias = Literal["mean", "weighted mean"]
+Reduction: TypeAlias = Literal["mean", "weighted mean", "common mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +112,20 @@ def plain_step(
 def total(terms: Sequence[Term], reduction: Reduction) -> Tensor:
     """Reduce every term over the batch, Σ w·s·l / n or Σ w·s·l / Σ w, and add them up.
 
+    A common mean divides all terms by one sum, that of the weights of all of them.
+
     >>> one, w = torch.tensor([1.0, 3.0]), torch.tensor([3.0, 1.0])
     >>> term = Term("ce", one, w)
     >>> total([term], "mean").item(), total([term], "weighted mean").item()
     (3.0, 1.5)
+    >>> total([term, Term("kl", one, 2 * w)], "common mean").item()
+    1.5
     """
-    parts = []
-    for term in terms:
-        weighted = (term.weight * term.scale * term.values).sum()
-        share = term.weight.sum() if reduction == "weighted mean" else len(term.values)
-        parts.append(weighted / share)
-    return torch.stack(parts).sum()
+    sums = torch.stack([(term.weight * term.scale * term.values).sum() for term in terms])
+    if reduction == "mean":
+        return (sums / len(terms[0].values)).sum()
+    weights = torch.stack([term.weight.sum() for term in terms])
+    return (sums / weights).sum() if reduction == "weighted mean" else sums.sum() / weights.sum()
 
 
 def label_loss(outer: Outer, view: str) -> PerSample:

@@ -14,9 +14,11 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from classwise.classes.settings import Chain, Seen
+from classwise.classes.settings import Chain
 from classwise.errors import ClasswiseError, unknown
 from classwise.foreign import is_foreign, recipe_name
+from classwise.script import Script
+from classwise.sense import check_sense
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
 
 
@@ -30,7 +32,7 @@ class Method(BaseModel):
     base: ClassVar[bool] = False  # brings an objective; a recipe has exactly one such method
     extends: ClassVar[frozenset[str]] = frozenset()  # methods whose slots it may take over
     implies: ClassVar[str | None] = None  # base to add where a recipe has none
-    suggests: ClassVar[dict[str, Any]] = {}  # training settings of the paper, for that preset
+    baselines: ClassVar[frozenset[str]] = frozenset()  # recipes that its script trains besides
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -58,6 +60,10 @@ class Method(BaseModel):
     def resolve(self, among: Among) -> Method:  # noqa: ARG002
         """Return the method with the defaults that depend on its company filled in."""
         return self
+
+    def suggests(self, among: Among) -> Script | None:  # noqa: ARG002
+        """Return what its released script trains with, beside this company; None without one."""
+        return None
 
     def fill(self) -> Slots:
         """Return what the (resolved) method puts into the slots."""
@@ -125,7 +131,7 @@ class Recipe:
         among = Among({method.name: method for method in given})
         resolved = sorted((m.resolve(among) for m in given), key=lambda m: (not m.base, m.name))
         slots, owners = _merge(resolved)
-        _check_sense(slots, owners)
+        check_sense(slots, owners)
         return tuple(resolved), slots, owners
 
     @property
@@ -261,35 +267,6 @@ def _brought_by(method: Method) -> Slots:
         )
     Chain(brought.policies)  # refuses what is no policy
     return brought
-
-
-def _check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
-    """Refuse compositions that would quietly do nothing."""
-    base = owners["objective"]
-    for setting in ("class margin", "class step", "class target_odds", "stop"):
-        if setting in owners and slots.reference is None:
-            raise ClasswiseError(
-                f"{owners[setting]} steers an attack, but {base} has none; use at or trades instead"
-            )
-    for policy in slots.policies:
-        if slots.reference is None and Seen("valid", "robust") in policy.needs(1):
-            raise ClasswiseError(
-                f"{owners[f'class {min(policy.writes)}']} looks at the loss under training's own "
-                f"attack, but {base} has none; use at or trades instead"
-            )
-    if "class beta" in owners and slots.beta is None:
-        raise ClasswiseError(
-            f"{owners['class beta']} sets a beta, but {base} has none; use trades instead"
-        )
-    if (
-        slots.mix is not None
-        and slots.objective is not None
-        and slots.objective.views != ("robust",)
-    ):
-        raise ClasswiseError(
-            f"{owners['mix']} changes the labels of attacked images, but {base} does not train on "
-            "those alone; use at instead"
-        )
 
 
 def epoch_of(when: float, epochs: int) -> int:

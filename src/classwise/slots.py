@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
+from pydantic import BeforeValidator, Field, PlainSerializer
 from torch import Tensor
 
 from classwise.attacks.inner import InnerAttack, Reference, Start, View, with_stop
 from classwise.attacks.pgd import BatchNormMode
 from classwise.attacks.stops import StopRule
-from classwise.classes.settings import ClassPolicy
+from classwise.classes.counts import TAIL_FROM, ClassCounts
+from classwise.classes.settings import ClassPolicy, ClassSettings
 from classwise.draws import Draws
 from classwise.objective import Mix, Objective, Reduction, Regulariser, StepRule
+from classwise.spelling import QUARTER, Share, parse_value
 from classwise.types import Images, Labels
+
+
+def _read_step(value: Any) -> Any:
+    read = parse_value(value) if isinstance(value, str) else value
+    if isinstance(read, str):
+        raise ValueError("write a number such as 2/255, or a share of the radius such as eps/4")
+    return QUARTER if read is None else read
+
+
+# A method's option for the step of its attack; a share is kept in records as it is written.
+AttackStep: TypeAlias = Annotated[
+    Annotated[float, Field(gt=0, lt=1)] | Share,
+    BeforeValidator(_read_step),
+    PlainSerializer(lambda step: str(step) if isinstance(step, Share) else step),
+]
 
 
 class Augment(Protocol):
@@ -37,6 +55,29 @@ class Gate:
     threshold: float  # δ
     on: Literal["worst", "tail"] = "worst"  # the worst class, or the mean of the worst 10 %
 
+    def value(self, valid: ClassCounts) -> float:
+        """What it looks at."""
+        return valid.worst if self.on == "worst" else valid.tail()
+
+    def opens(self, value: float, best: float) -> bool:  # noqa: ARG002
+        """Whether the value reaches the threshold, whatever the best so far."""
+        return value >= self.threshold
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGate:
+    """Opens at a share of the best value seen so far, so that no level need be known beforehand."""
+
+    share: float
+
+    def value(self, valid: ClassCounts) -> float:
+        """The mean of the worst 10 % of the classes; of fewer than 20, the worst class."""
+        return valid.tail() if len(valid.confusion) >= TAIL_FROM else valid.worst
+
+    def opens(self, value: float, best: float) -> bool:
+        """Whether the value comes near the best, its own among them; never while that is 0."""
+        return best > 0 and value >= self.share * best
+
 
 @dataclass(frozen=True, slots=True)
 class Average:
@@ -45,7 +86,7 @@ class Average:
     name: str
     decay: float | None  # d; None weighs all epochs alike
     start: float  # epoch, or fraction of the run
-    gate: Gate | None = None
+    gate: Gate | ShareGate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +113,7 @@ class Slots:
     reference: Reference | None = None  # filled where training attacks
     start: Start | None = None
     steps: int | None = None
-    step: float | None = None
+    step: float | Share | None = None
     stop: StopRule | None = None
     jitter: float | None = None
     batchnorm: BatchNormMode | None = None
@@ -81,12 +122,14 @@ class Slots:
     objective: Objective | None = None
     beta: float | None = None
     reduction: Reduction | None = None
+    reduction_start: float | None = None  # epoch, or fraction of the run; a plain mean before
     regularisers: tuple[Regulariser, ...] = ()
     step_rule: StepRule | None = None
     head: Literal["linear", "cosine"] | None = None
     head_scale: float | None = None  # of a cosine head's logits
     extra_outputs: int | None = None  # M, behind the K classes
-    begin: str | None = None  # weights file to begin from
+    head_path: str | None = None  # the layer of a user's own model that has them
+    begin: str | None = None  # run or weights file to begin from
     teacher: str | None = None  # weights file of a frozen model
     policies: tuple[ClassPolicy, ...] = ()
     averages: tuple[Average, ...] = ()
@@ -106,6 +149,16 @@ class Slots:
             jitter=self.jitter or 0.0,
         )
 
+    def alike(self, num_classes: int, eps: float) -> ClassSettings:
+        """Settings that treat every class alike at this radius."""
+        step = QUARTER if self.step is None else self.step
+        return ClassSettings.uniform(
+            num_classes,
+            margin=eps,
+            step=step.of(eps) if isinstance(step, Share) else step,
+            beta=self.beta or 0.0,
+        )
+
 
 # Several methods may add to these; everything else has one owner.
 COLLECTIONS = ("extra_views", "regularisers", "policies", "averages", "keeps")
@@ -114,7 +167,7 @@ COLLECTIONS = ("extra_views", "regularisers", "policies", "averages", "keeps")
 UNFILLED: dict[str, Any] = {
     "augment": "crop and flip, as the data allow",
     "sampler": "every image once, shuffled",
-    "step": "eps / 4",
+    "step": QUARTER,
     "stop": "never",
     "reduction": "mean",
     "step_rule": "plain",

@@ -1,7 +1,8 @@
 """How people write things: `resnet9(width=16)`, `trades(beta=6)+ccm`, `8/255`.
 
 One small grammar serves recipes, models, data sources and attacks. Values are parsed as
-literals (numbers, fractions, strings, booleans, lists, dicts, bare words), never evaluated.
+literals (numbers, fractions, shares of eps, strings, booleans, lists, dicts, bare words), never
+evaluated.
 """
 
 from __future__ import annotations
@@ -23,6 +24,28 @@ class Call:
     name: str
     args: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Share:
+    """One of so many equal parts of an attack's radius, written `eps/4`.
+
+    >>> Share(4), Share(2.5), Share(4).of(0.2)
+    (eps/4, eps/2.5, 0.05)
+    """
+
+    parts: float
+
+    def of(self, radius: Any) -> Any:
+        """That share of a radius, or of many."""
+        return radius / self.parts
+
+    def __repr__(self) -> str:
+        parts = float(self.parts)
+        return f"eps/{int(parts) if parts.is_integer() else parts}"
+
+
+QUARTER = Share(4)  # the step of every attack that is given none
 
 
 def parse_call(text: str) -> Call:
@@ -59,10 +82,12 @@ def parse_call(text: str) -> Call:
 
 
 def parse_value(text: str) -> Any:
-    """Read one value: `0.3`, `8/255`, `true`, `[1, 2]`, or a bare word.
+    """Read one value: `0.3`, `8/255`, `eps/4`, `true`, `[1, 2]`, or a bare word.
 
     >>> parse_value("8/255") == 8 / 255, parse_value("cosine"), parse_value("true")
     (True, 'cosine', True)
+    >>> parse_value("eps/4") == Share(4)
+    True
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -96,6 +121,19 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
         else:
             piece += letter
     return [*pieces, piece]
+
+
+def average_and_keep(weights: str) -> tuple[str, str]:
+    """Divide the name of kept weights into the average's name, if any, and which they are.
+
+    >>> average_and_keep("last"), average_and_keep("ema-best"), average_and_keep("ema-epoch-0010")
+    (('', 'last'), ('ema', 'best'), ('ema', 'epoch-0010'))
+    """
+    average, _, keep = weights.rpartition("-")
+    if average.rpartition("-")[2] == "epoch":
+        average, _, which = average.rpartition("-")
+        return average, f"{which}-{keep}"
+    return average, keep
 
 
 def parse_eps(value: float | int | str, norm: str = "Linf") -> float:
@@ -140,6 +178,9 @@ def _literal(node: ast.expr, text: str) -> Any:
             top, bottom = _literal(left, text), _literal(right, text)
             if isinstance(top, int | float) and isinstance(bottom, int | float) and bottom:
                 return top / bottom
+            number = isinstance(bottom, int | float) and not isinstance(bottom, bool)
+            if top == "eps" and number and 0 < bottom < float("inf"):
+                return Share(float(bottom))
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_literal(item, text) for item in items]
         case ast.Dict(keys=keys, values=values) if all(keys):

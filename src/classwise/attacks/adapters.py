@@ -37,6 +37,7 @@ class Foreign:
     attack: Any
     verdict: str = "last"
     needs_gradient: bool = True
+    eps: float | None = None  # takes the audit's; what it states itself must be the same
 
     @classmethod
     def of(cls, attack: Any) -> Foreign:

@@ -10,16 +10,17 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import Ball
+from classwise.attacks.ball import Ball, radii
 from classwise.attacks.inner import starting_images
 from classwise.attacks.losses import LogitGap
-from classwise.attacks.pgd import pgd
+from classwise.attacks.pgd import pgd, step_sizes
 from classwise.attacks.search import draw_keys
 from classwise.attacks.suite import STANDING, Judged, ask, likeliest_others, per_sample
 from classwise.attacks.walk import Pgd, Target, aims, attack_loss
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
 from classwise.models.classifier import all_outputs
+from classwise.spelling import QUARTER, Share
 from classwise.types import Batch, Images, LogitModel, PerSample
 
 
@@ -29,6 +30,10 @@ class Condition(Protocol):
     @property
     def name(self) -> str:
         """The one spelling of it."""
+
+    @property
+    def eps(self) -> float | None:
+        """A radius of its own; None takes the one it is given. Ask `radii_under`."""
 
     @property
     def verdict(self) -> str:
@@ -58,6 +63,11 @@ class Condition(Protocol):
         """Perturbed images of a batch."""
 
 
+def radii_under(condition: Condition, eps: Any, ball: Ball, count: int) -> PerSample:
+    """The radius of each image under a condition: the condition's own, or else `eps`."""
+    return radii(eps if condition.eps is None else condition.eps, ball, count)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedAttack:
     """One condition whose verdict is the final iterate; with restarts, that of any of them."""
@@ -65,8 +75,7 @@ class NamedAttack:
     name: str
     steps: int
     start: Literal["none", "uniform"] = "uniform"
-    step: float | None = None  # in image units; None means a share of the radius
-    share: float = 0.25
+    step: float | Share = QUARTER  # in image units, or a share of the radius
     loss: Literal["ce", "cw"] = "ce"
     target: Target | None = None
     restarts: int = 1
@@ -74,6 +83,7 @@ class NamedAttack:
     # together the weak attack of the label-augmentation notebook, to show what it hides.
     logits: Literal["classes", "all"] = "classes"
     labels: Literal["given", "predicted"] = "given"
+    eps: float | None = None  # its own radius; None takes what it is given
     verdict: str = "last"
 
     @property
@@ -92,7 +102,6 @@ class NamedAttack:
             self.steps,
             start=self.start,
             step=self.step,
-            share=self.share,
             loss=self.loss,
             target=self.target,
             restarts=self.restarts,
@@ -164,7 +173,7 @@ class NamedAttack:
             images,
             attack_loss(self.loss, aim, targeted=self.target is not None),
             radius=radius,
-            step=self.share * radius if self.step is None else torch.full_like(radius, self.step),
+            step=step_sizes(self.step, radius),
             steps=self.steps,
             start=starting_images(self.start, keyed, radius, ball, Draws(seed, f"attack {family}")),
             ball=ball,

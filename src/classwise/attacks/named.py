@@ -1,4 +1,4 @@
-"""Attacks as an audit names them: `clean`, `pgd-20`, `pgd-40(step=1/255)`, `autoattack`."""
+"""Attacks as an audit names them: `clean`, `pgd-20(eps=4/255)`, `autoattack`."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from classwise.attacks.search import Search
 from classwise.attacks.square import Square
 from classwise.attacks.suite import Suite
 from classwise.errors import ClasswiseError, unknown
-from classwise.spelling import Call, parse_call, split_outside_brackets
+from classwise.spelling import QUARTER, Call, Share, parse_call, split_outside_brackets
 
+# `eps` is a radius of its own, in place of the one that an audit or a run has for all.
 KNOWN_ATTACKS = {
     "clean": "the images as they are",
-    "fgsm": "one step of the whole radius, from the image itself",
-    "pgd-K": "K steps up the cross-entropy from a random start; options: step, start, target, "
+    "fgsm": "one step of the whole radius, from the image itself; options: eps",
+    "pgd-K": "K steps up the cross-entropy from a random start; options: eps, step, start, target, "
     "restarts, verdict, logits, labels",
     "cw-K": "the same up the CW loss, best other logit minus the true one",
-    "apgd-ce": "APGD on cross-entropy; options: steps, restarts, eot",
-    "apgd-dlr": "APGD on the difference of logits ratio; options: steps, restarts, eot",
-    "apgd-t": "APGD on the targeted ratio, a round per target; options: steps, targets, eot",
-    "fab-t": "FAB towards each target; options: steps, targets",
-    "square": "random squares, without gradients; options: queries, p, restarts",
-    "deepfool": "across the nearest linearised boundary; options: steps, targets, overshoot",
-    "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing",
-    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for models that are random",
-    "suite(A,B,…)": "your own list, each attack on what is still standing",
+    "apgd-ce": "APGD on cross-entropy; options: eps, steps, restarts, eot",
+    "apgd-dlr": "APGD on the difference of logits ratio; options: eps, steps, restarts, eot",
+    "apgd-t": "APGD on the targeted ratio, a round per target; options: eps, steps, targets, eot",
+    "fab-t": "FAB towards each target; options: eps, steps, targets",
+    "square": "random squares, without gradients; options: eps, queries, p, restarts",
+    "deepfool": "across the nearest linearised boundary; options: eps, steps, targets, overshoot",
+    "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing; options: eps",
+    "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for random models; options: eps",
+    "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… is for all",
 }
 
 _COUNT = Option(1, least=1)
-_PGD = {
-    "step": Option(None, above=0),
+_EPS = {"eps": Option(None, radius=True)}
+_PGD = _EPS | {
+    "step": Option(QUARTER, above=0, share=True),
     "start": Option("uniform", words=("none", "uniform")),
     "target": Option(None, words=("likely", "unlikely", "random"), least=0),
     "restarts": _COUNT,
@@ -45,15 +47,17 @@ _PGD = {
     "labels": Option("given", words=("given", "predicted")),
     "verdict": Option("last", words=("last", "any")),
 }
-_APGD = {"steps": Option(100, least=1), "restarts": _COUNT, "eot": _COUNT}
+_APGD = _EPS | {"steps": Option(100, least=1), "restarts": _COUNT, "eot": _COUNT}
 _TARGETS = Option(9, least=1)
 _OPTIONS: dict[str, dict[str, Option]] = {
     "apgd-ce": _APGD,
     "apgd-dlr": _APGD,
-    "apgd-t": {"steps": Option(100, least=1), "targets": _TARGETS, "eot": _COUNT},
-    "fab-t": {"steps": Option(100, least=1), "targets": _TARGETS},
-    "square": {"queries": Option(5000, least=1), "p": Option(0.8, above=0), "restarts": _COUNT},
-    "deepfool": {
+    "apgd-t": _EPS | {"steps": Option(100, least=1), "targets": _TARGETS, "eot": _COUNT},
+    "fab-t": _EPS | {"steps": Option(100, least=1), "targets": _TARGETS},
+    "square": _EPS
+    | {"queries": Option(5000, least=1), "p": Option(0.8, above=0), "restarts": _COUNT},
+    "deepfool": _EPS
+    | {
         "steps": Option(50, least=1),
         "targets": _TARGETS,
         "overshoot": Option(0.02, above=0),
@@ -78,23 +82,26 @@ def parse_attack(text: str) -> Condition:
 
     >>> parse_attack("pgd-20").name, parse_attack("pgd-20( verdict=any,step = 2/255)").name
     ('pgd-20', 'pgd-20(step=2/255,verdict=any)')
-    >>> parse_attack("suite(apgd-ce, square(queries=5000))").name
-    'suite(apgd-ce,square)'
+    >>> parse_attack("suite(apgd-ce, square(queries=5000), eps=4/255)").name
+    'suite(apgd-ce,square,eps=4/255)'
     """
     own = re.fullmatch(r"\s*suite\s*\((.*)\)\s*", text, re.DOTALL)
     if own:
         return _suite(split_outside_brackets(own[1], ","), text)
     call = parse_call(text)
-    if call.name in ("clean", "fgsm"):
+    if call.name == "clean":
         read_options(call, {})
-        return NamedAttack(call.name, int(call.name == "fgsm"), "none", share=1.0)
-    if call.name in _SUITES:
-        read_options(call, {})
-        return Suite(call.name, _searches(_SUITES[call.name]))
+        return NamedAttack("clean", 0, "none")
+    if call.name == "fgsm" or call.name in _SUITES:
+        eps = read_options(call, _EPS)["eps"]
+        name = canonical(call.name, {"eps": eps}, _EPS)
+        if call.name == "fgsm":
+            return NamedAttack(name, 1, "none", step=Share(1), eps=eps)
+        return Suite(name, _searches(_SUITES[call.name]), eps)
     if call.name in _MAKERS:
         values = read_options(call, _OPTIONS[call.name])
-        name = canonical(call.name, values, _OPTIONS[call.name])
-        return Suite(name, (_MAKERS[call.name](name, **values),))
+        name, eps = canonical(call.name, values, _OPTIONS[call.name]), values.pop("eps")
+        return Suite(name, (_MAKERS[call.name](name, **values),), eps)
     match = re.fullmatch(r"(pgd|cw)-([1-9]\d*)", call.name)
     if match is None:
         raise unknown("attack", text, [*KNOWN_ATTACKS, "pgd-20", "cw-20"])
@@ -126,14 +133,21 @@ def _pgd(call: Call, loss: Literal["ce", "cw"], steps: int) -> Condition:
         raise ClasswiseError(f"{call.name} flees the label and takes no target; use pgd-{steps}")
     name, verdict = canonical(call.name, values, _PGD), values.pop("verdict")
     attack = NamedAttack(name, steps, loss=loss, **values)
-    return attack if verdict == "last" else Suite(name, (attack.as_search(),))
+    return attack if verdict == "last" else Suite(name, (attack.as_search(),), attack.eps)
 
 
 def _suite(names: Sequence[str], text: str) -> Suite:
-    if not any(name.strip() for name in names):
+    radius = [name for name in names if re.match(r"\s*eps\s*=", name)]
+    members = [name.strip() for name in names if name not in radius]
+    if not any(members):
         raise ClasswiseError(f"{text} is empty; name its attacks, as in suite(apgd-ce,square)")
-    searches = _searches([name.strip() for name in names])
-    return Suite(f"suite({','.join(search.name for search in searches)})", searches)
+    values, searches = (
+        read_options(parse_call(f"suite({','.join(radius)})"), _EPS),
+        _searches(members),
+    )
+    stated = [canonical("", values, _EPS).strip("()")] if radius else []
+    said = ",".join([*(search.name for search in searches), *stated])
+    return Suite(f"suite({said})", searches, **values)
 
 
 def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
@@ -141,6 +155,11 @@ def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
     found: list[Search[Any]] = []
     for name in names:
         attack = parse_attack(name)
+        if attack.eps is not None:
+            raise ClasswiseError(
+                f"{attack.name} cannot have a radius of its own among others, who attack what it "
+                "leaves standing; give one to them all, as in suite(apgd-ce,square,eps=8/255)"
+            )
         if isinstance(attack, Suite):
             found += attack.searches
         else:

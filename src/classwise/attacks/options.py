@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.spelling import Call
+from classwise.spelling import Call, Share, parse_eps
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Option:
     """One option: its default, and what else it may be.
 
     Words are allowed as they are, whole numbers from `least`, other numbers strictly between
-    `above` and `below`.
+    `above` and `below`, with `share` also a share of eps. A `radius` is any that some norm allows.
     """
 
     default: Any
@@ -23,11 +24,17 @@ class Option:
     least: int | None = None
     above: float | None = None
     below: float = 1.0
+    share: bool = False
+    radius: bool = False
 
     def read(self, value: Any, where: str) -> Any:
         """Check a value, or say what would be allowed."""
         if value is None and "none" in self.words:
             return "none"  # the grammar reads the word none as None
+        if self.radius:
+            return parse_eps(value, "L2")  # where the norm is known, the radius is read again
+        if self.share and isinstance(value, Share):
+            return value
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, str) and value in self.words:
             return value
@@ -42,6 +49,8 @@ class Option:
             allowed.append(f"a whole number from {self.least} on")
         if self.above is not None:
             allowed.append(f"a number between {self.above:g} and {self.below:g}, such as 2/255")
+        if self.share:
+            allowed.append("a share of the radius, such as eps/4")
         raise ClasswiseError(f"{where} is {value!r}; give {' or '.join(allowed)}")
 
 
@@ -76,8 +85,20 @@ def canonical(name: str, values: Mapping[str, Any], table: Mapping[str, Option])
     return f"{name}({','.join(said)})" if said else name
 
 
+def without_eps(name: str) -> str:
+    """The name of an attack without its own radius, which its rows say as well.
+
+    >>> without_eps("pgd-20(eps=4/255,restarts=2)"), without_eps("fgsm(eps=0.1)")
+    ('pgd-20(restarts=2)', 'fgsm')
+    >>> without_eps("suite(apgd-ce,square(p=0.5),eps=4/255)")
+    'suite(apgd-ce,square(p=0.5))'
+    """
+    rest = re.sub(r"(?<=[(,])eps=[^,()]*,?", "", name)
+    return rest.replace(",)", ")").removesuffix("()")
+
+
 def _written(value: Any) -> str:
-    if isinstance(value, float):
+    if isinstance(value, float) and value < 1:
         levels = value * 255
         return f"{round(levels)}/255" if abs(levels - round(levels)) < 1e-9 else repr(value)
     return str(value)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from classwise.attacks.ball import LINF, Ball, per_image
 from classwise.attacks.losses import AttackLoss
 from classwise.attacks.stops import StopWatch
+from classwise.spelling import Share
 from classwise.types import Images, LogitModel, PerSample
 
 BatchNormMode: TypeAlias = Literal["train", "eval", "batch"]
@@ -72,12 +73,42 @@ def pgd(
     return ball.project(current.detach(), images, radius)
 
 
+def step_sizes(step: float | Share, radius: PerSample) -> PerSample:
+    """The step of each sample: the same number for all, or a share of each one's radius.
+
+    >>> radius = torch.tensor([0.25, 0.5])
+    >>> step_sizes(0.125, radius).tolist(), step_sizes(Share(4), radius).tolist()
+    ([0.125, 0.125], [0.0625, 0.125])
+    """
+    if isinstance(step, Share):
+        part: PerSample = step.of(radius)
+        return part
+    return torch.full_like(radius, step)
+
+
+_STILL = "_statistics_stay"  # on BatchNorm layers of a part that does not train
+
+
+def hold_statistics(norm: nn.Module) -> None:
+    """Keep a BatchNorm layer in eval mode for good: frozen parts stay the same function."""
+    setattr(norm, _STILL, True)
+
+
+def set_training(model: nn.Module, training: bool) -> None:
+    """Put a model in train or eval mode, except for layers whose statistics are held."""
+    model.train(training)
+    for part in model.modules():
+        if getattr(part, _STILL, False):
+            part.eval()
+
+
 @contextmanager
 def batchnorm_mode(model: nn.Module, mode: BatchNormMode) -> Iterator[None]:
     """Put a model in the mode an attack or audit wants, and back again whatever happens.
 
     `train`: batch statistics, running ones move (the released AT code). `eval`: running
-    statistics. `batch`: batch statistics, running ones stay as they are.
+    statistics. `batch`: batch statistics, running ones stay as they are. Layers whose statistics
+    are held use their running ones in every mode.
     """
     before = [(part, part.training) for part in model.modules()]
     tracking = [
@@ -86,7 +117,7 @@ def batchnorm_mode(model: nn.Module, mode: BatchNormMode) -> Iterator[None]:
         if isinstance(part, nn.modules.batchnorm._BatchNorm)
     ]
     try:
-        model.train(mode != "eval")
+        set_training(model, mode != "eval")
         if mode == "batch":
             for part, _ in tracking:
                 part.track_running_stats = False

@@ -55,6 +55,7 @@ class Suite:
 
     name: str
     searches: tuple[Search[Any], ...]
+    eps: float | None = None  # its own radius; None takes what it is given
     verdict: str = "any"
 
     @property

@@ -40,6 +40,8 @@ class Attack:
     ) -> None:
         self.model = model
         self.condition = parse_attack(condition) if isinstance(condition, str) else condition
+        if self.condition.eps is not None:
+            raise ClasswiseError(f"{self.condition.name} states its eps; leave it to eps={eps!r}")
         self.ball = parse_norm(norm)
         one = isinstance(eps, str) or np.ndim(eps) == 0
         self.eps = parse_eps(eps, self.ball.name) if one else eps

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from classwise.attacks.losses import AttackLoss, CrossEntropy, LogitGap
+from classwise.attacks.pgd import step_sizes
 from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
+from classwise.spelling import QUARTER, Share
 from classwise.types import Labels, Logits
 
 # A class number, or: the likeliest other class on the clean image, the least likely, a random one.
@@ -36,8 +38,7 @@ class Pgd:
     name: str
     steps: int
     start: Literal["none", "uniform"] = "uniform"
-    step: float | None = None  # in image units; None means a share of the radius
-    share: float = 0.25
+    step: float | Share = QUARTER  # in image units, or a share of the radius
     loss: Literal["ce", "cw"] = "ce"
     target: Target | None = None
     restarts: int = 1
@@ -74,10 +75,7 @@ class Pgd:
 
     def advance(self, scene: Scene, state: Walk) -> None:
         """Step uphill and back into the ball."""
-        rows = state.rows
-        step = self.share * rows.radius
-        if self.step is not None:
-            step = torch.full_like(step, self.step)
+        step = step_sizes(self.step, state.rows.radius)
         moved = scene.ball.uphill(state.slope, step).add_(state.point)
         state.point = into_ball(scene, state, moved)
 

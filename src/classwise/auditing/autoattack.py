@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import parse_norm, radii
-from classwise.attacks.fixed import Condition
+from classwise.attacks.ball import parse_norm
+from classwise.attacks.fixed import Condition, radii_under
 from classwise.attacks.named import parse_attack
 from classwise.attacks.suite import STANDING, Judged
 from classwise.auditing.content import content_of
@@ -119,7 +119,7 @@ class AutoAttack:
             line = f"robust accuracy after {attack.upper()}: {share:.2%}"
             self._say(f"{line} (total time {seconds:.1f} s)")
 
-        radius = radii(self.eps, self.ball, len(batch))
+        radius = radii_under(condition, self.eps, self.ball, len(batch))
         facts: dict[str, Any] = {"ball": self.ball, "seed": self.seed, "width": bs}
         facts |= {"num_classes": self._num_classes}
         if state_path is None:

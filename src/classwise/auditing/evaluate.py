@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from torch import Tensor
 
-from classwise.attacks.ball import parse_norm, radii
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox, as_model
-from classwise.attacks.fixed import Condition
+from classwise.attacks.fixed import Condition, radii_under
 from classwise.attacks.named import parse_attacks
 from classwise.attacks.suite import ask
 from classwise.auditing.flags import FEW, Flag, random_flags
@@ -82,6 +82,7 @@ def class_report(
             tuple(class_names),
             None if superclass_of is None else tuple(superclass_of),
             None if superclass_names is None else tuple(superclass_names),
+            eps=float(one.radius.max()),
         )
         for one in found
     ]
@@ -116,11 +117,11 @@ def evaluate(
     """
     conditions = parse_attacks(attacks)
     ball = parse_norm(norm)
-    radius = radii(eps, ball, len(batches.labels))
+    radii = [radii_under(attack, eps, ball, len(batches.labels)) for attack in conditions]
     _check_gradients(model, conditions)
     found = []
     with progress_bar(quiet) as progress:
-        for attack in conditions:
+        for attack, radius in zip(conditions, radii, strict=True):
             task = progress.add_task(f"{title}: {attack.name}", total=len(batches.labels))
             parts, done = [], 0
             for pool in _pools(batches):

@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from classwise.attacks.options import without_eps
 from classwise.attacks.suite import ask
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
@@ -89,7 +90,8 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
                         flags += more
     for one in found:
         last = np.array([str(name).startswith("square") for name in one.broken_by])
-        climbed = one.condition == "autoattack" or _CLIMBS.search(one.condition.split("square")[0])
+        before = without_eps(one.condition).split("square")[0]
+        climbed = before == "autoattack" or _CLIMBS.search(before)
         if climbed and last.sum() >= max(3, 0.01 * len(last)):
             flags.append(
                 Flag(
@@ -109,8 +111,9 @@ def _order(weak: Predictions, strong: Predictions) -> tuple[str, str] | None:
     near, far = float(weak.radius.max(initial=0)), float(strong.radius.max(initial=0))
     first, second = _Attack.of(weak), _Attack.of(strong)
     pair = f"{weak.condition} breaks images that {strong.condition} does not"
-    if near < far and weak.condition == strong.condition:
-        at = f"{weak.condition} breaks images at eps {near:.4g} that it does not at {far:.4g}"
+    same = without_eps(weak.condition)
+    if near < far and same == without_eps(strong.condition):
+        at = f"{same} breaks images at eps {near:.4g} that it does not at {far:.4g}"
         return "larger-eps-weaker", at
     if near != far:
         return None
@@ -132,7 +135,7 @@ class _Attack(NamedTuple):
 
     @classmethod
     def of(cls, found: Predictions) -> _Attack:
-        name, _, rest = found.condition.partition("(")
+        name, _, rest = without_eps(found.condition).partition("(")
         options = frozenset(one for one in rest.rstrip(")").split(",") if one)
         match = re.fullmatch(r"(pgd|cw)-(\d+)", name)
         if match:
@@ -175,8 +178,8 @@ def _idle(near: Predictions, far: Predictions, standing: int) -> list[Flag]:
     if standing < _MANY or large < max(2 * small * (1 - 1e-6), _FAR[far.norm]):
         return []
     words = (
-        f"{far.condition} at eps {large:.4g} breaks none of the {standing} images that stand at "
-        f"{small:.4g}"
+        f"{without_eps(far.condition)} at eps {large:.4g} breaks none of the {standing} images "
+        f"that stand at {small:.4g}"
     )
     return [Flag("larger-eps-no-stronger", words)]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
-from classwise.attacks.fixed import Condition
+from classwise.attacks.fixed import Condition, radii_under
 from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.attacks.suite import Judged, ask
@@ -38,9 +38,9 @@ def judge(
     """
     condition = parse_attack(attack) if isinstance(attack, str) else attack
     facts: dict[str, Any] = {"num_classes": num_classes, "ball": ball, "seed": seed}
-    found = attacked(model, batch, condition, radius=radius, width=width, after=after, **facts)
-    stated = torch.as_tensor(radius, dtype=torch.float64).expand(len(batch))
-    return predictions(condition, batch, found, stated * (condition.name != "clean"), ball, seed)
+    reach = radii_under(condition, radius, ball, len(batch))
+    found = attacked(model, batch, condition, radius=reach, width=width, after=after, **facts)
+    return predictions(condition, batch, found, reach * (condition.name != "clean"), ball, seed)
 
 
 def attacked(

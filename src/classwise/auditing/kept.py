@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from classwise.attacks.adapters import Foreign
-from classwise.attacks.ball import parse_norm, radii
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.blackbox import BlackBox
-from classwise.attacks.fixed import Condition
+from classwise.attacks.fixed import Condition, radii_under
 from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import evaluate, progress_bar, told
 from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
@@ -100,20 +100,23 @@ def audit_model(
     if place is None:
         return evaluate(model, batches, attacks=attacks, eps=eps, quiet=quiet, title=title, **facts)
     ball = parse_norm(norm)
-    radius = radii(eps, ball, len(batches.labels)).numpy()
+    conditions = parse_attacks(attacks)
+    radii = [radii_under(attack, eps, ball, len(batches.labels)).numpy() for attack in conditions]
     origin = batches.origin.cpu().numpy()
     order = np.argsort(origin)
     width = max(1, batches.batch_size // 2)  # the other half of a batch moves up as samples fall
     found = []
     with progress_bar(quiet) as progress:
-        for attack in parse_attacks(attacks):
+        for attack, radius in zip(conditions, radii, strict=True):
             task = progress.add_task(f"{title}: {attack.name}", total=len(origin))
             which = attack.attack if isinstance(attack, Foreign) else attack.name
             key = _key(attack, radius, ball.name, seed)
 
             after = told(progress, task, f"{title}: {attack.name}")
 
-            def judge(batch: Batches, which: Any = which, after: Any = after) -> Predictions:
+            def judge(
+                batch: Batches, which: Any = which, after: Any = after, radius: Any = radius
+            ) -> Predictions:
                 rows = order[np.searchsorted(origin[order], batch.origin.cpu().numpy())]
                 return evaluate(
                     model,
@@ -143,9 +146,9 @@ def notes_on(
     """
     ball = parse_norm(facts["norm"])
     wanted = batches.origin.cpu().numpy()
-    radius = radii(facts["eps"], ball, len(wanted)).numpy()
     notes: dict[str, str | None] = {}
     for attack in parse_attacks(facts["attacks"]):
+        radius = radii_under(attack, facts["eps"], ball, len(wanted)).numpy()
         stamp = replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
         known = place.ledger.read(stamp)
         have = wanted[:0] if known is None else known.sample

@@ -44,6 +44,7 @@ class ConditionReport:
     superclass_of: tuple[int, ...] | None = None
     superclass_names: tuple[str, ...] | None = None
     level: float = 0.95
+    eps: float | None = None  # the largest radius; 0 when clean, None where nobody said
 
     def __post_init__(self) -> None:
         if not int(self.counts.confusion.sum()):

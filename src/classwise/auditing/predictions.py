@@ -186,7 +186,11 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         data = abouts[_key(one)]["data"]
         groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
         report = ConditionReport(
-            one["condition"], ClassCounts(tables[_key(one)]), tuple(data["class_names"]), *groups_of
+            one["condition"],
+            ClassCounts(tables[_key(one)]),
+            tuple(data["class_names"]),
+            *groups_of,
+            eps=one["radius"],
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
@@ -242,7 +246,7 @@ def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> Cl
     radii = sorted({facts["radius"] for facts, _ in found if facts["radius"]})
     attacked = [facts for facts, _ in found if facts["condition"] != "clean"] or [found[0][0]]
     about = {
-        "eps": ", ".join(_as_fraction(radius) for radius in radii),
+        "eps": ", ".join(as_fraction(radius) for radius in radii),
         "norm": ", ".join(sorted({facts["norm"] for facts in attacked})),
         "verdict": ", ".join(sorted({facts["verdict"] for facts in attacked})),
     }
@@ -278,7 +282,7 @@ def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(facts[n] for n in ("weights", "split", "model_hash", "data_hash", "attack_key"))
 
 
-def _as_fraction(radius: float) -> str:
+def as_fraction(radius: float) -> str:
     """Write a radius the way people do: 8/255 where it is one."""
     pixels = radius * 255
     # Above 16 a fraction of 255 is no longer how people write it: 0.2 stays 0.2.

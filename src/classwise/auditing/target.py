@@ -27,6 +27,7 @@ from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
 from classwise.errors import ClasswiseError, unknown
 from classwise.models import build_model
+from classwise.spelling import average_and_keep
 from classwise.training.config import choose_device
 from classwise.training.run import Run, file_hash, load_model
 from classwise.types import LogitModel
@@ -82,7 +83,7 @@ def audit_target(
     if limit:
         chosen = balanced_subset(images.labels, limit, seed=0)
     if eps is None:
-        eps = config.eps if config else 8 / 255
+        eps = config.eps_of_judge if config else 8 / 255
     if norm is None:
         norm = config.norm if config else "Linf"
     asked = None if question is None else parse_question(question, images.class_names)
@@ -232,7 +233,7 @@ def _chosen_weights(run: Run, wanted: str) -> list[str]:
         raise ClasswiseError(f"{run.path} has no weights yet; train it for at least one epoch")
     if wanted == "all":
         return there
-    names = wanted.split(",") if wanted else [n for n in there if n.split("-")[-1] == "last"]
+    names = wanted.split(",") if wanted else [n for n in there if average_and_keep(n)[1] == "last"]
     for name in names:
         if name not in there:
             raise unknown(f"weights of {run.path}", name, there)

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from classwise.types import ClassByClass, Labels, Logits, PerClass, PerSample
 
+TAIL_FROM = 20  # with fewer classes, the worst 10 % is the worst class or two
+
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:

@@ -66,6 +66,12 @@ class ClassSettings:
             robust_weight=self.robust_weight * weight.to(self.robust_weight),
         )
 
+    def shrunk(self, share: float) -> ClassSettings:
+        """Give the attack a share of its radius and step."""
+        if share == 1:
+            return self
+        return replace(self, margin=share * self.margin, step=share * self.step)
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> ClassSettings:
         tables = {slot.name: getattr(self, slot.name) for slot in fields(self)}
         changed: dict[str, Any] = {n: t if t is None else change(t) for n, t in tables.items()}
@@ -74,12 +80,18 @@ class ClassSettings:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Everything a policy may look at at an epoch boundary."""
+    """Everything a policy may look at at an epoch boundary, or inside an epoch if it asks to."""
 
     epoch: int  # finished epochs; 0 before the first one
     epochs: int  # length of the whole run
     sizes: PerClass  # training samples of each class
     counts: Mapping[Seen, ClassCounts] = field(default_factory=dict)
+    batches: int = 0  # of the epoch under way, whose counts these are; 0 at a boundary
+
+    @property
+    def trained(self) -> bool:
+        """Whether any batch lies behind us, so that there are training statistics."""
+        return self.epoch > 0 or self.batches > 0
 
 
 class ClassPolicy:
@@ -95,6 +107,10 @@ class ClassPolicy:
         """What its statistics must hold beside confusion: `probability`, `losses`."""
         return frozenset()
 
+    def due(self, batches: int) -> bool:  # noqa: ARG002
+        """Whether it acts inside an epoch as well, after so many of its batches."""
+        return False
+
     def bind(self, class_names: Sequence[str]) -> ClassPolicy:  # noqa: ARG002
         """Replace class names among the options by class numbers, once the data are known."""
         return self
@@ -104,6 +120,17 @@ class ClassPolicy:
     ) -> tuple[ClassSettings, ClassPolicy]:
         """Settings for the next epoch, and the policy that will make the ones after."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class RenewedPolicy(ClassPolicy):
+    """A policy that may act inside an epoch, from the statistics of that epoch so far."""
+
+    every: int | None = field(default=None, kw_only=True)  # batches; None waits for the boundary
+
+    def due(self, batches: int) -> bool:
+        """After every so many batches."""
+        return self.every is not None and batches > 0 and batches % self.every == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +176,23 @@ class Chain:
                     raise _not_counted(policy, reason.args[0]) from reason
                 raise
             after.append(successor)
+        return settings, Chain(after)
+
+    def due(self, batches: int) -> bool:
+        """Whether some policy acts after so many batches of an epoch."""
+        return any(policy.due(batches) for policy in self.policies)
+
+    def renew(
+        self, settings: ClassSettings, base: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, Chain]:
+        """Let the policies that are due write anew what is theirs; all else stays as it is."""
+        after = []
+        for policy in self.policies:
+            if policy.due(feedback.batches):
+                changed, policy = policy.update(base, feedback)
+                own = {name: getattr(changed, name) for name in policy.writes}
+                settings = replace(settings, **own)
+            after.append(policy)
         return settings, Chain(after)
 
 

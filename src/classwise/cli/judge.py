@@ -30,10 +30,12 @@ def audit(
     ] = None,
     data: Annotated[str | None, typer.Option(help="Data set. [default: the run's]")] = None,
     attacks: Annotated[
-        str | None, typer.Option(help="Comma-separated names. [default: clean,pgd-20]")
+        str | None,
+        typer.Option(help="Names, such as clean,pgd-20(eps=4/255). [default: clean,pgd-20]"),
     ] = None,
     eps: Annotated[
-        str | None, typer.Option(help="Radius, such as 8/255. [default: the run's, or 8/255]")
+        str | None,
+        typer.Option(help="Radius of attacks that state none. [default: the run's, or 8/255]"),
     ] = None,
     norm: Annotated[
         str | None, typer.Option(help="Linf or L2. [default: the run's, or Linf]")

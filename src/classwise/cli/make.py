@@ -45,11 +45,25 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
     ] = None,
+    begin: Annotated[
+        str | None, typer.Option(help="Weights to begin from: RUN, RUN@best, or a file.")
+    ] = None,
+    freeze: Annotated[
+        str | None, typer.Option(help="Parts that do not train, such as features or features.0*.")
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="minutes, hours or paper: settings for what you leave open.")
+        str | None,
+        typer.Option(
+            help="Settings for what you leave open: minutes, hours, paper, or paper:NAME with a "
+            "method of the recipe for its released script, as in paper:wat."
+        ),
     ] = None,
     eps: Annotated[
         str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")
+    ] = None,
+    judge_eps: Annotated[
+        str | None,
+        typer.Option(help="Radius of validation, and of audits. [default: the training eps]"),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training data. [default: 30]")
@@ -64,7 +78,7 @@ def train(
         int | None, typer.Option(help="Train on so many images, balanced. [default: all]")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20.")
+        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="All draws follow from it. [default: 0]")] = None,
     folder: Annotated[
@@ -96,7 +110,10 @@ def train(
     given = {
         "data": data,
         "model": model,
+        "begin": begin,
+        "freeze": freeze,
         "eps": eps,
+        "judge_eps": judge_eps,
         "epochs": epochs,
         "batch_size": batch_size,
         "lr": lr,

@@ -62,38 +62,37 @@ class IDBH:
     operations: Literal["colour", "shape"]  # which of the two are more likely
     erase: float  # probability of erasing
     area: float  # largest erased share of the image
+    reach: int = 10  # largest shift, at 32 pixels
     flip: bool = True
-    reach: int | None = None  # of the cropshift; None is 10 at 32 pixels, in proportion elsewhere
+    most: int | None = None  # pixels that the data allow; None is any number
 
     def for_data(self, allowed: Allowed) -> IDBH:
         """Never flip what has a wrong way round, nor move anything further than the data allow."""
-        reach = customary_reach(allowed.side)
-        if allowed.moved is not None:
-            reach = min(reach, allowed.moved)
-        return replace(self, flip=self.flip and allowed.mirrored, reach=reach)
+        return replace(self, flip=self.flip and allowed.mirrored, most=allowed.moved)
 
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch."""
         draws = Draws(seed, "augment", epoch).uniform(index, (11,), torch.float64)
         if self.flip:
             images = torch.where(_per_image(draws[:, 0] < 0.5), images.flip(3), images)
-        levels = (cropshift(images, draws[:, 1:7], self.reach) * 255).round()
+        levels = (cropshift(images, draws[:, 1:7], self.reach, self.most) * 255).round()
         levels = one_operation(levels, OPERATIONS[self.operations], draws[:, 7:])
         tries = Draws(seed, "augment erase", epoch).uniform(index, (41,), torch.float64)
         levels = random_erasing(levels, tries, self.erase, self.area)
         return (levels / 255).contiguous(memory_format=torch.channels_last)
 
 
-def cropshift(images: Images, draws: Tensor, reach: int | None = None) -> Images:
+def cropshift(images: Images, draws: Tensor, reach: int = 10, most: int | None = None) -> Images:
     """Cut a window and paste it elsewhere on black.
 
     s ~ U{0…reach} is split into s_x ~ U{0…s} and s_y = s − s_x; the window is s_x narrower and
-    s_y lower than the image. Both its old and its new place are uniform. The reach is 10 at 32
-    pixels and in proportion elsewhere.
+    s_y lower than the image. Both its old and its new place are uniform. The reach is meant for
+    32 pixels and is in proportion elsewhere, but `most` pixels at the most.
     """
     height, width = images.shape[2:]
-    if reach is None:
-        reach = customary_reach(min(height, width))
+    reach = round(reach * min(height, width) / 32)
+    if most is not None:
+        reach = min(reach, most)
     total = whole(draws[:, 0], torch.full_like(draws[:, 0], reach))
     narrow = whole(draws[:, 1], total)
     low = total - narrow
@@ -111,11 +110,6 @@ def cropshift(images: Images, draws: Tensor, reach: int | None = None) -> Images
     taken = images.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]
     inside = rows_in[:, :, None] & columns_in[:, None, :]
     return taken.permute(0, 3, 1, 2) * inside[:, None]
-
-
-def customary_reach(side: int) -> int:
-    """Pixels that a cropshift may take off: 10 at 32, in proportion elsewhere."""
-    return round(10 * side / 32)
 
 
 def whole(draws: PerSample, highest: PerSample) -> PerSample:

@@ -25,7 +25,8 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     """Split into (train, valid), both in data set order.
 
     A fraction takes that share of every class, at least one where the class has two or more,
-    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order.
+    chosen by `seed`; `first:100` and `last:300` take so many of each class in data set order,
+    `last:0.06` that share of it.
     A class of one sample keeps it for training.
 
     >>> train, valid = split_indices(torch.tensor([0, 1, 0, 1, 0, 1]), "last:1")
@@ -35,22 +36,22 @@ def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Ten
     position = torch.arange(len(labels))
     kind, _, number = str(rule).partition(":")
     if kind in ("first", "last"):
-        count = _whole(number, rule)
         sizes = torch.bincount(labels)
-        short = ((sizes > 1) & (sizes <= count)).nonzero().flatten().tolist()
+        if "." in number:
+            wanted = _portions(_share(number, rule), sizes)
+        else:
+            wanted = torch.full_like(sizes, _whole(number, rule))
+        short = ((sizes > 1) & (sizes <= wanted)).nonzero().flatten().tolist()
         if short:
             raise ClasswiseError(
                 f"split {rule!r} leaves no training sample of class number {short[0]}, which has "
                 f"{int(sizes[short[0]])}; ask for fewer per class, or for a fraction such as 0.02"
             )
         rank = rank_within_class(labels, position if kind == "first" else position.flip(0))
-        chosen = (rank < count) & (sizes[labels] > 1)
+        chosen = (rank < wanted[labels]) & (sizes[labels] > 1)
     else:
-        share = _share(kind, rule)
         sizes = torch.bincount(labels)
-        # Exact numbers: 0.15 of 100 is 15, not a hair more and so 16.
-        wanted = torch.tensor([math.ceil(share * size) for size in sizes.tolist()]).long()
-        wanted = torch.minimum(wanted, (sizes - 1).clamp(min=0))  # never empty a class of training
+        wanted = _portions(_share(kind, rule), sizes)
         shuffled = Draws(seed, "split").order(len(labels)).argsort()
         chosen = rank_within_class(labels, shuffled) < wanted[labels]
     if bool(chosen.all()) and len(labels):
@@ -90,6 +91,12 @@ def rank_within_class(labels: Tensor, key: Tensor) -> Tensor:
     return rank
 
 
+def _portions(share: Fraction, sizes: Tensor) -> Tensor:
+    # Exact numbers: 0.15 of 100 is 15, not a hair more and so 16.
+    wanted = torch.tensor([math.ceil(share * size) for size in sizes.tolist()]).long()
+    return torch.minimum(wanted, (sizes - 1).clamp(min=0))  # never empty a class of training
+
+
 def _share(text: str, rule: str | float) -> Fraction:
     try:
         share = Fraction(text)
@@ -98,7 +105,7 @@ def _share(text: str, rule: str | float) -> Fraction:
     if not 0 <= share < 1:
         raise ClasswiseError(
             f"split {rule!r} is not known; give a fraction of each class such as 0.02, "
-            "or first:N, or last:N"
+            "or first:N, or last:N with a number or a fraction of each class"
         )
     return share
 

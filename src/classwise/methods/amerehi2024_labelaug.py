@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -12,8 +12,11 @@ from torch import Tensor
 
 from classwise.attacks.ball import per_image
 from classwise.attacks.inner import Moment
-from classwise.recipe import Method
+from classwise.errors import ClasswiseError
+from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import Slots
+from classwise.spelling import QUARTER
 from classwise.types import Batch, Images
 
 
@@ -59,18 +62,44 @@ class LabelAug(Method):
 
     name: ClassVar[str] = "labelaug"
     paper: ClassVar[str] = "Amerehi and Healy, 2024"
-    suggests: ClassVar[dict[str, Any]] = {
-        "epochs": 10,
-        "batch_size": 64,
-        "lr": 0.01,
-        "schedule": "cosine",
-        "eps": 0.03,
-    }
+    baselines: ClassVar[frozenset[str]] = frozenset({"clean", "at"})  # its rows Std and Adv
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.03  # δ
-    slots: Annotated[int, Field(ge=1)] = 1  # M; the attack uses the first
+    slots: Annotated[int, Field(ge=1)] = 1  # M; one per operation, and the attack is the only one
     clean: Annotated[float, Field(ge=0, lt=1)] = 0.0  # probability of an unattacked image
+    head: str | None = None  # layer of a model of your own, such as backbone.fc; None finds it
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """What the paper says; where it says nothing, the protocol that the papers share."""
+        return Script(
+            model="resnet50",
+            epochs=10,
+            drops=(),
+            schedule="cosine",
+            lr=0.01,
+            final_lr=1e-6,
+            batch_size=64,
+            weight_decay=5e-4,
+            eps=0.03,
+            step=QUARTER,
+            valid="0.02",
+            crop={},
+        )
+
+    def resolve(self, among: Among) -> Method:
+        """Refuse outputs that no operation would ever use."""
+        if self.slots > 1:
+            base = "the base" if among.base is None else among.base.name
+            raise ClasswiseError(
+                f"labelaug(slots={self.slots}): the attack of {base} is the only operation and "
+                f"takes one output, so that {self.slots - 1} would stay idle; leave slots out"
+            )
+        return self
 
     def fill(self) -> Slots:
         """Fill the mix and the extra outputs."""
-        return Slots(mix=OperationLabels(self.share, self.clean), extra_outputs=self.slots)
+        return Slots(
+            mix=OperationLabels(self.share, self.clean),
+            extra_outputs=self.slots,
+            head_path=self.head,
+        )

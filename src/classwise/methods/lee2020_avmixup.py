@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -13,7 +13,9 @@ from torch import Tensor
 from classwise.attacks.ball import per_image
 from classwise.attacks.inner import Moment
 from classwise.attacks.pgd import BatchNormMode
-from classwise.recipe import Method
+from classwise.errors import ClasswiseError
+from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Batch, Images
 
@@ -26,6 +28,7 @@ class VertexMix:
     clean_share: float  # λ₁
     vertex_share: float  # λ₂
     weight: float | None = None  # u; None draws it
+    concentration: float = 1.0  # a of Beta(a, a)
     pure: bool = False  # nothing that leaves here is an attacked image
 
     def __call__(
@@ -38,9 +41,10 @@ class VertexMix:
     ) -> tuple[dict[str, Images], dict[str, Tensor]]:
         """Mix images and labels."""
         images = batch.images
-        u = moment.draws("mix").uniform(batch.index, (), images.dtype)  # Beta(1, 1)
-        if self.weight is not None:
-            u = torch.full_like(u, self.weight)
+        if self.weight is None:
+            u = moment.draws("mix").beta(batch.index, self.concentration, (), images.dtype)
+        else:
+            u = images.new_full((len(batch),), self.weight)
         # lerp is exact at both ends: γ = 1 gives x' itself, and u = 0 the vertex.
         vertex = torch.lerp(images, views["robust"], self.reach).clamp_(0, 1)
         mixed = torch.lerp(vertex, images, per_image(u))
@@ -64,15 +68,38 @@ class AVmixup(Method):
     paper: ClassVar[str] = "Lee et al., CVPR 2020"
     # Of these only AT trains on attacked images alone; the others are refused for that reason.
     extends: ClassVar[frozenset[str]] = frozenset({"at", "trades", "mart", "absld"})
-    suggests: ClassVar[dict[str, Any]] = {"epochs": 205, "weight_decay": 2e-4}
 
     reach: Annotated[float, Field(gt=0)] = 2.0  # γ
     clean_share: Annotated[float, Field(ge=0, le=1)] = 1.0  # λ₁
     vertex_share: Annotated[float, Field(ge=0, le=1)] = 0.1  # λ₂
-    weight: Annotated[float, Field(ge=0, le=1)] | None = None  # u; None draws Beta(1, 1)
+    weight: Annotated[float, Field(ge=0, le=1)] | None = None  # u; None draws Beta(a, a)
+    concentration: Annotated[float, Field(gt=0)] = 1.0  # a; 1 is uniform
     batchnorm: BatchNormMode | None = "batch"  # None leaves it to the base
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """80 000 steps are 205 passes; its WRN-32-10 has five blocks a stage, as ours of 34."""
+        return Script(
+            model="wrn-34-10",
+            epochs=205,
+            drops=(0.5, 0.75),
+            eps=8 / 255,
+            step=2 / 255,
+            crop={"pad": 2, "padding": "zero"},
+        )
+
+    def resolve(self, among: Among) -> Method:  # noqa: ARG002
+        """Refuse a distribution for a weight that is not drawn."""
+        if self.weight is not None and self.concentration != 1:
+            raise ClasswiseError(
+                f"avmixup(weight={self.weight:g}, concentration={self.concentration:g}): a given "
+                "weight is not drawn; leave one of the two out"
+            )
+        return self
 
     def fill(self) -> Slots:
         """Fill the mix, and the BatchNorm mode in place of AT's."""
-        mix = VertexMix(self.reach, self.clean_share, self.vertex_share, self.weight)
+        mix = VertexMix(
+            *(self.reach, self.clean_share, self.vertex_share),
+            *(self.weight, self.concentration),
+        )
         return Slots(mix=mix, batchnorm=self.batchnorm)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback, Seen
-from classwise.recipe import Method, epoch_of
+from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import PerClass
 
@@ -84,16 +85,16 @@ class DAFA(Method):
 
     name: ClassVar[str] = "dafa"
     paper: ClassVar[str] = "Lee et al., ICLR 2024"
-    suggests: ClassVar[dict[str, Any]] = {
-        "epochs": 110,
-        "drops": (100.0, 105.0),
-        "nesterov": True,
-        "weight_decay": 5e-4,
-    }
 
     strength: Annotated[float, Field(ge=0)] = 1.0  # λ; 1.5 on CIFAR-100
     start: Annotated[float, Field(ge=0)] = 70 / 110  # epoch, or fraction of the run
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1  # least W
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
+        return Script(
+            model="resnet18", epochs=110, drops=(99, 104), weight_decay=5e-4, nesterov=True
+        )
 
     def fill(self) -> Slots:
         """One policy."""

@@ -11,15 +11,15 @@ from classwise.slots import Slots
 POLICIES = {
     "weak": IDBH("colour", erase=0.5, area=0.33),
     "strong": IDBH("colour", erase=1.0, area=0.33),
-    "svhn": IDBH("shape", erase=1.0, area=0.5),
+    "svhn": IDBH("shape", erase=1.0, area=0.5, reach=8),
 }
 
 
 class Idbh(Method):
     """Replace crop and flip by flip, cropshift, one colour or shape change, and erasing.
 
-    `weak` erases half of the images, `strong` all; `svhn` prefers shape changes and erases
-    larger parts. Draws are per sample. Data that must not be mirrored or moved,
+    `weak` erases half of the images, `strong` all; `svhn` prefers shape changes, erases larger
+    parts and shifts less. Draws are per sample. Data that must not be mirrored or moved,
     such as digits, never are.
     """
 

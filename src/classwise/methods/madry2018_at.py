@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from classwise.attacks.inner import Start
 from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
 from classwise.recipe import Method
-from classwise.slots import Slots
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
+
+
+def _no_start(value: Any) -> Any:
+    return "none" if value is None else value  # a bare none in a recipe is a word here
 
 
 class AT(Method):
     """Lower CE(f(x'), y), where x' climbs the same cross-entropy inside the ball.
 
     BatchNorm runs in train mode during the attack by default, as in the code that the papers
-    build on (Rice et al.).
+    build on (Rice et al.). Other code starts very near the image, in eval mode:
+    `at(start=gaussian, batchnorm=eval)`.
     """
 
     name: ClassVar[str] = "at"
@@ -24,14 +31,15 @@ class AT(Method):
     base: ClassVar[bool] = True
 
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
+    start: Annotated[Start, BeforeValidator(_no_start)] = "uniform"
     batchnorm: BatchNormMode = "train"
 
     def fill(self) -> Slots:
         """Fill the attack and the objective."""
         return Slots(
             reference="label",
-            start="uniform",
+            start=self.start,
             steps=self.steps,
             step=self.step,
             batchnorm=self.batchnorm,

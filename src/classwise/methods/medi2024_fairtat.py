@@ -9,8 +9,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback, Seen
-from classwise.recipe import Method
+from classwise.classes.settings import (
+    TRAIN_ROBUST,
+    ClassPolicy,
+    ClassSettings,
+    Feedback,
+    RenewedPolicy,
+    Seen,
+)
+from classwise.errors import ClasswiseError
+from classwise.recipe import Among, Method
 from classwise.slots import Slots
 from classwise.types import ClassByClass, PerClass
 
@@ -37,10 +45,11 @@ def aimed(settings: ClassSettings, columns: Tensor | None) -> ClassSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class MistakenOdds(ClassPolicy):
+class MistakenOdds(RenewedPolicy):
     """ψ_j ∝ C_FPS(j), the share of all mistakes under attack that were called class j.
 
-    The released code takes softmax(2·C_FPS) instead. The first epoch aims uniformly.
+    The released code takes softmax(2·C_FPS) instead. Without any statistics, as at the beginning
+    of the first epoch, it aims uniformly.
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"target_odds"})
@@ -54,8 +63,8 @@ class MistakenOdds(ClassPolicy):
     def update(
         self, settings: ClassSettings, feedback: Feedback
     ) -> tuple[ClassSettings, ClassPolicy]:
-        """Set the odds of the next epoch."""
-        if not self.needs(feedback.epoch):
+        """Set the odds of the next epoch, or of the next batches."""
+        if self.odds == "uniform" or not feedback.trained:
             return aimed(settings, None), self
         share = feedback.counts[TRAIN_ROBUST].false_positive_share
         if self.odds == "softmax":
@@ -75,7 +84,17 @@ class FairTAT(Method):
 
     odds: Literal["cfps", "softmax", "uniform"] = "cfps"
     sharpness: Annotated[float, Field(ge=0)] = 2.0  # factor inside the softmax
+    every: Annotated[int, Field(ge=1)] | None = None  # batches; None: once per epoch
+
+    def resolve(self, among: Among) -> Method:  # noqa: ARG002
+        """Refuse to renew what never changes."""
+        if self.odds == "uniform" and self.every is not None:
+            raise ClasswiseError(
+                f"fairtat(odds=uniform, every={self.every}): uniform odds look at no statistics; "
+                "leave every out, or take odds=cfps"
+            )
+        return self
 
     def fill(self) -> Slots:
         """One policy, which writes the target odds."""
-        return Slots(policies=(MistakenOdds(self.odds, self.sharpness),))
+        return Slots(policies=(MistakenOdds(self.odds, self.sharpness, every=self.every),))

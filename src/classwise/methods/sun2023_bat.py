@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from classwise.attacks.inner import View
 from classwise.attacks.losses import divergence
 from classwise.attacks.stops import LastCorrectWatch, StopWatch
+from classwise.errors import ClasswiseError
 from classwise.methods.zhang2020_fat import FriendlyStop
 from classwise.objective import Outer, Term, label_loss
-from classwise.recipe import Method
+from classwise.recipe import Among, Method
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Labels, Logits, PerSample
 
@@ -73,14 +75,22 @@ class BAT(Method):
     paper: ClassVar[str] = "Sun et al., AAAI 2023"
     extends: ClassVar[frozenset[str]] = frozenset({"trades"})
     implies: ClassVar[str | None] = "trades"
-    suggests: ClassVar[dict[str, Any]] = {
-        "epochs": 200,
-        "drops": (75, 90, 100),
-        "weight_decay": 2e-4,
-    }
 
     uniformity: Annotated[float, Field(ge=0)] = 1.0  # weight of both pulls to uniform
     patience: Annotated[int, Field(ge=0)] = 1  # τ of the first adversarial view
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """BAT's script, whose second half trains at the last rate."""
+        return Script(model="resnet18", epochs=200)
+
+    def resolve(self, among: Among) -> Method:
+        """Refuse a form of TRADES' loss that this one replaces."""
+        if among.option("trades", "normalised"):
+            raise ClasswiseError(
+                "trades(normalised=true) divides TRADES' loss by 1 + β, but bat puts a loss of its "
+                "own in its place; leave normalised out, or leave bat out"
+            )
+        return self
 
     def fill(self) -> Slots:
         """Fill start, stop rule, second view and objective."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
-from classwise.recipe import Method
-from classwise.slots import Slots
+from classwise.recipe import Among, Method
+from classwise.script import Script
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,15 @@ class Mart(Method):
     name: ClassVar[str] = "mart"
     paper: ClassVar[str] = "Wang et al., ICLR 2020"
     base: ClassVar[bool] = True
-    suggests: ClassVar[dict[str, Any]] = {"epochs": 120, "lr": 0.01, "weight_decay": 3.5e-3}
 
     beta: Annotated[float, Field(ge=0)] = 5.0  # β, λ in the paper
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """The script for ResNet-18."""
+        return Script(model="resnet18", epochs=120, lr=0.01, weight_decay=3.5e-3)
 
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""

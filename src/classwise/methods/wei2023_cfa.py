@@ -7,21 +7,28 @@ weight average behind a fairness gate (FAWA). `cfa` is all that apply to the bas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback
+from classwise.classes.settings import (
+    TRAIN_ROBUST,
+    ClassPolicy,
+    ClassSettings,
+    Feedback,
+    RenewedPolicy,
+)
+from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method, epoch_of
-from classwise.slots import Average, Gate, Slots
+from classwise.slots import Average, Gate, ShareGate, Slots
 
 
 @dataclass(frozen=True, slots=True)
-class CalibratedMargin(ClassPolicy):
+class CalibratedMargin(RenewedPolicy):
     """CCM: ε_k = (λ₁ + t_k) · ε, so a class already robust faces a stronger attack.
 
     t_k is the robust training accuracy of class k over the epoch that just ended, under that
-    epoch's own ε_k.
+    epoch's own ε_k; with `every`, over the batches of the epoch so far.
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"margin"})
@@ -32,7 +39,7 @@ class CalibratedMargin(ClassPolicy):
         self, settings: ClassSettings, feedback: Feedback
     ) -> tuple[ClassSettings, ClassPolicy]:
         """Scale the base margin by λ₁ plus the robust accuracy of the class."""
-        if feedback.epoch < max(1, epoch_of(self.start, feedback.epochs)):
+        if not feedback.trained or feedback.epoch < epoch_of(self.start, feedback.epochs):
             return settings, self
         scale = self.floor + feedback.counts[TRAIN_ROBUST].known_accuracy
         return replace(settings, margin=settings.margin * scale.to(settings.margin)), self
@@ -60,6 +67,22 @@ MARGIN_FLOORS = {"fat": 0.7, "trades": 0.3}  # λ₁ of the paper; 0.5 on AT
 BETA_FLOOR = 0.5  # λ₂ of the paper
 
 
+def check_normalised(name: str, otherwise: str, among: Among) -> None:
+    """Refuse a β per class where the loss has no form divided by 1 + β_y, CCR's own rule.
+
+    Without it a class with a large β weighs more in the whole loss, not only in its KL.
+    """
+    base = among.base
+    if base is None or "beta" not in type(base).model_fields:
+        return  # there is no β at all, which is refused for every policy that writes one
+    holder = "bat" if "bat" in among.names else base.name
+    if holder == "bat" or "normalised" not in type(base).model_fields:
+        raise ClasswiseError(
+            f"{name} sets a β per class for a loss divided by 1 + β_y, but {holder}'s loss has no "
+            f"such form; use trades instead, or {otherwise}"
+        )
+
+
 class CCM(Method):
     """A margin per class, ε_k = (λ₁ + t_k)·ε, from its robust training accuracy."""
 
@@ -68,6 +91,7 @@ class CCM(Method):
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
+    every: Annotated[int, Field(ge=1)] | None = None  # batches; None: once per epoch
 
     def resolve(self, among: Among) -> Method:
         """Take the paper's floor for the base."""
@@ -78,7 +102,8 @@ class CCM(Method):
     def fill(self) -> Slots:
         """One policy, which writes the margin."""
         assert self.margin_floor is not None
-        return Slots(policies=(CalibratedMargin(self.margin_floor, self.start),))
+        margin = CalibratedMargin(self.margin_floor, self.start, every=self.every)
+        return Slots(policies=(margin,))
 
 
 class CCR(Method):
@@ -93,34 +118,76 @@ class CCR(Method):
     beta_floor: Annotated[float, Field(ge=0, le=1)] = BETA_FLOOR  # λ₂
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
 
+    def resolve(self, among: Among) -> Method:
+        """Refuse a loss without the form that CCR needs."""
+        check_normalised(self.name, "leave ccr out", among)
+        return self
+
     def fill(self) -> Slots:
         """One policy, which writes β."""
         return Slots(policies=(CalibratedBeta(self.beta_floor, self.start),))
 
 
-class FAWA(Method):
+class _Gated(Method):
+    """Options of the average behind a gate."""
+
+    gate: Literal["threshold", "share"] = "threshold"
+    threshold: Annotated[float, Field(ge=0)] | None = None  # δ; 0.2
+    on: Literal["worst", "tail"] | None = None  # worst
+    share: Annotated[float, Field(gt=0, le=1)] | None = None  # of the best so far; 0.5
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
+    start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run
+
+    def _gate_options(self) -> dict[str, Any]:
+        """Fill in what belongs to the chosen gate, and refuse what belongs to the other."""
+        defaults: dict[str, dict[str, Any]] = {
+            "threshold": {"threshold": 0.2, "on": "worst"},
+            "share": {"share": 0.5},
+        }
+        own = defaults.pop(self.gate)
+        for other, options in defaults.items():
+            for option in options:
+                if getattr(self, option) is not None:
+                    raise ClasswiseError(
+                        f"{self.name}({option}={getattr(self, option)!r}) has no effect with "
+                        f"gate={self.gate}; leave it out, or say gate={other}"
+                    )
+        return {option: v for option, v in own.items() if getattr(self, option) is None}
+
+    def _average(self) -> Average:
+        gate: Gate | ShareGate
+        if self.gate == "share":
+            assert self.share is not None
+            gate = ShareGate(self.share)
+        else:
+            assert self.threshold is not None
+            assert self.on is not None
+            gate = Gate(self.threshold, self.on)
+        return Average("fawa", self.decay, self.start, gate)
+
+
+class FAWA(_Gated):
     """A weight average that takes in only epochs whose worst class is robust enough.
 
     θ̄ ← d·θ̄ + (1 − d)·θ where min_k R_k ≥ δ on validation data, under one eps for every class.
-    With many classes the minimum stays near 0: `on=tail` looks at the mean of the worst 10 %.
-    An average that never opened has no weights at all.
+    With many classes the minimum stays near 0: `on=tail` looks at the mean of the worst 10 %, and
+    `gate=share` asks for a share of the best so far instead of a level that must be known. An
+    average that never opened has no weights at all.
     """
 
     name: ClassVar[str] = "fawa"
     paper: ClassVar[str] = "Wei et al., CVPR 2023"
 
-    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
-    on: Literal["worst", "tail"] = "worst"
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
-    start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run
+    def resolve(self, among: Among) -> Method:  # noqa: ARG002
+        """Fill in the options of the gate."""
+        return self.model_copy(update=self._gate_options())
 
     def fill(self) -> Slots:
         """One gated average."""
-        gate = Gate(self.threshold, self.on)
-        return Slots(averages=(Average("fawa", self.decay, self.start, gate),))
+        return Slots(averages=(self._average(),))
 
 
-class CFA(Method):
+class CFA(_Gated):
     """CCM and FAWA, and CCR where the base has a β."""
 
     name: ClassVar[str] = "cfa"
@@ -129,14 +196,11 @@ class CFA(Method):
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     beta_floor: Annotated[float, Field(ge=0, le=1)] | None = None  # λ₂; None is without CCR
     calibrate: Annotated[float, Field(ge=0)] = 1  # first calibrated epoch, or fraction of the run
-    threshold: Annotated[float, Field(ge=0)] = 0.2  # δ
-    on: Literal["worst", "tail"] = "worst"
-    decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
-    start: Annotated[float, Field(ge=0)] = 0.25  # of the average
 
     def resolve(self, among: Among) -> Method:
         """Take the paper's floors for the base; a base without β gets no CCR."""
-        chosen = {}
+        check_normalised(self.name, "ccm+fawa in place of cfa", among)
+        chosen = self._gate_options()
         if self.margin_floor is None:
             chosen["margin_floor"] = among.first(MARGIN_FLOORS, 0.5)
         if self.beta_floor is None and among.base and "beta" in type(among.base).model_fields:
@@ -149,5 +213,4 @@ class CFA(Method):
         policies: tuple[ClassPolicy, ...] = (CalibratedMargin(self.margin_floor, self.calibrate),)
         if self.beta_floor is not None:
             policies += (CalibratedBeta(self.beta_floor, self.calibrate),)
-        gate = Gate(self.threshold, self.on)
-        return Slots(policies=policies, averages=(Average("fawa", self.decay, self.start, gate),))
+        return Slots(policies=policies, averages=(self._average(),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -12,6 +12,7 @@ from torch import Tensor
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import PerClass
 
@@ -38,6 +39,36 @@ def within(multipliers: Tensor, bound: float) -> Tensor:
     return cut * (bound / cut.sum().clamp(min=bound)) if bound else torch.zeros_like(cut)
 
 
+def first_epoch(start: float, epochs: int) -> int:
+    """The epoch that `start` means; a warm-up lasts one epoch at least.
+
+    >>> first_epoch(0, 8), first_epoch(0.01, 8), first_epoch(0.75, 8), first_epoch(5, 8)
+    (0, 1, 6, 5)
+    """
+    return max(1, epoch_of(start, epochs)) if start else 0
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpBeta(ClassPolicy):
+    """β of the warm-up: what the robust model is trained with that FRL then fine-tunes."""
+
+    writes: ClassVar[frozenset[str]] = frozenset({"beta"})
+    start: float
+    beta: float
+
+    def needs(self, epoch: int) -> frozenset[Seen]:  # noqa: ARG002
+        """Nothing: the clock decides."""
+        return frozenset()
+
+    def update(
+        self, settings: ClassSettings, feedback: Feedback
+    ) -> tuple[ClassSettings, ClassPolicy]:
+        """Hold β until the start; from then on it is the base's."""
+        if feedback.epoch >= first_epoch(self.start, feedback.epochs):
+            return settings, self
+        return replace(settings, beta=torch.full_like(settings.beta, self.beta)), self
+
+
 @dataclass(frozen=True, slots=True)
 class _Multipliers(ClassPolicy):
     """When FRL acts: it sits still until `start` and then moves at every boundary."""
@@ -57,9 +88,7 @@ class _Multipliers(ClassPolicy):
         self, settings: ClassSettings, feedback: Feedback
     ) -> tuple[ClassSettings, ClassPolicy]:
         """Wait, or move the multipliers and set what follows from them."""
-        first = self.first
-        if first is None:
-            first = max(1, epoch_of(self.start, feedback.epochs)) if self.start else 0
+        first = first_epoch(self.start, feedback.epochs) if self.first is None else self.first
         awake = replace(self, first=first)
         if feedback.epoch < first:
             return settings, awake
@@ -125,11 +154,10 @@ class FairCleanWeights(FairWeights):
 class FairMargins(_Multipliers):
     """Margins that grow where a class's boundary error is too large.
 
-    λ ← λ + a₂·(excess − τ₂); ε_k = ε · clip(exp(2·λ_k), narrowest, widest). The step follows the
-    largest margin: a quarter of it with the usual step of ε/4.
+    λ ← λ + a₂·(excess − τ₂); ε_k = ε · clip(exp(2·λ_k), narrowest, widest). The step stays.
     """
 
-    writes: ClassVar[frozenset[str]] = frozenset({"margin", "step"})
+    writes: ClassVar[frozenset[str]] = frozenset({"margin"})
     slack: float = 0.07  # τ₂
     narrowest: float = 0.98
     widest: float = 3.0
@@ -146,16 +174,31 @@ class FairMargins(_Multipliers):
         before = 0 * boundary if self.boundary is None else self.boundary
         after = before + self.rate * (boundary - self.slack)
         factor = (2 * after).exp().clamp(self.narrowest, self.widest).to(settings.margin)
-        changed = replace(
-            settings, margin=settings.margin * factor, step=settings.step * factor.max()
-        )
-        return changed, replace(self, boundary=after)
+        return self.widen(settings, factor), replace(self, boundary=after)
+
+    def widen(self, settings: ClassSettings, factor: PerClass) -> ClassSettings:
+        """Multiply the margins."""
+        return replace(settings, margin=settings.margin * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class FairMarginsAndStep(FairMargins):
+    """The step follows the largest margin: a quarter of it with the usual step of ε/4."""
+
+    writes: ClassVar[frozenset[str]] = frozenset({"margin", "step"})
+
+    def widen(self, settings: ClassSettings, factor: PerClass) -> ClassSettings:
+        """Multiply the margins, and the step of every class by the largest factor."""
+        step = settings.step * factor.max()
+        return replace(settings, margin=settings.margin * factor, step=step)
 
 
 def _weights(multipliers: PerClass) -> PerClass:
     return 1 + len(multipliers) * multipliers - multipliers.sum()
 
 
+WARM_UP = 200  # epochs of plain training before the fine-tuning, where no model is given
+TRADES_BETA = 6.0  # of the warm-up
 # Constants of the three released scripts; both slacks (τ₁, τ₂) are alike in each.
 CONSTANTS: dict[str, dict[str, float]] = {
     "both": {"slack": 0.07, "margin_rate": 0.2, "bound": 0.5, "widest": 3.0},
@@ -168,14 +211,15 @@ class FRL(Method):
     """Weights and margins per class from Lagrange multipliers on validation errors.
 
     It fine-tunes a robust model: give its weights as `begin`, or let the same run train the plain
-    base until `start` (by default three quarters of the run). β of TRADES is 1.5 beside it.
+    base until `start` (by default three quarters of the run), TRADES with its own β of 6. From
+    `start` on β of TRADES is 1.5, or 1 for `remargin`.
     """
 
     name: ClassVar[str] = "frl"
     paper: ClassVar[str] = "Xu et al., ICML 2021"
 
     variant: Literal["both", "reweight", "remargin"] = "both"
-    begin: str | None = None  # weights file of a robust model
+    begin: str | None = None  # run or weights file of a robust model
     start: Annotated[float, Field(ge=0)] | None = None  # epoch, or fraction of the run
     slack: Annotated[float, Field(ge=0, le=1)] | None = None  # τ₁ = τ₂
     rate: Annotated[float, Field(ge=0)] = 0.05  # a₁
@@ -184,14 +228,25 @@ class FRL(Method):
     halve_every: Annotated[int, Field(ge=1)] = 40  # epochs after which a₁ is halved
     narrowest: Annotated[float, Field(gt=0, le=1)] = 0.98  # of ε_k / ε
     widest: Annotated[float, Field(ge=1)] | None = None
+    warmup_beta: Annotated[float, Field(ge=0)] | None = None  # β before the start; None: the base's
 
-    @property
-    def suggests(self) -> dict[str, Any]:  # type: ignore[override]
-        """A validation share of 6 %; from a trained model, a short run at its low rate."""
-        valid = {"valid": "0.06"}
-        if self.begin is None:
-            return valid
-        return {**valid, "epochs": 40, "lr": 0.001, "schedule": "constant"}
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """Fine-tuning at 0.001; without `begin` behind 200 epochs of the protocol papers share."""
+        warm = 0 if self.begin is not None else WARM_UP
+        tuning = 120 if self.variant == "remargin" else 40
+        # The scripts step their schedule after an epoch: 40 whole epochs at 0.001, then less.
+        falls = (warm + 40, warm + 80) if self.variant == "remargin" else ()
+        return Script(
+            model="preactresnet18",
+            epochs=warm + tuning,
+            drops=(100, 150, *falls) if warm else falls,  # to 0.001 before the tuning begins
+            lr=0.1 if warm else 0.001,
+            weight_decay=5e-4,
+            eps=8 / 255,
+            step=2 / 255,
+            valid="last:0.06",
+            own={"start": warm / (warm + tuning)},
+        )
 
     def resolve(self, among: Among) -> Method:
         """Take the variant's constants, and a warm-up unless a model is given."""
@@ -203,6 +258,14 @@ class FRL(Method):
             )
         chosen: dict[str, float] = dict(CONSTANTS[self.variant])
         chosen["start"] = 0.75 if self.begin is None else 0.0
+        if (chosen["start"] if self.start is None else self.start) > 0:
+            if "trades" in among.names and among.option("trades", "beta") is None:
+                chosen["warmup_beta"] = TRADES_BETA
+        elif self.warmup_beta is not None:
+            raise ClasswiseError(
+                f"frl(warmup_beta={self.warmup_beta:g}): FRL acts from the first epoch here, so "
+                "there is no warm-up; leave warmup_beta out, or set frl(start=0.75)"
+            )
         return self.model_copy(update={k: v for k, v in chosen.items() if getattr(self, k) is None})
 
     def fill(self) -> Slots:
@@ -210,7 +273,8 @@ class FRL(Method):
         assert self.start is not None
         assert self.slack is not None
         assert self.bound is not None
-        kind = FairCleanWeights if self.variant == "remargin" else FairWeights
+        common = self.variant == "remargin"  # its script has one denominator and a fixed step
+        kind = FairCleanWeights if common else FairWeights
         policies: tuple[ClassPolicy, ...] = (
             kind(
                 *(self.start, self.rate),
@@ -222,12 +286,21 @@ class FRL(Method):
         if self.variant != "reweight":
             assert self.margin_rate is not None
             assert self.widest is not None
+            margins = FairMargins if common else FairMarginsAndStep
             policies += (
-                FairMargins(
+                margins(
                     *(self.start, self.margin_rate),
                     slack=self.slack,
                     narrowest=self.narrowest,
                     widest=self.widest,
                 ),
             )
-        return Slots(policies=policies, reduction="weighted mean", begin=self.begin)
+        if self.warmup_beta is not None:
+            policies += (WarmUpBeta(self.start, self.warmup_beta),)
+        return Slots(
+            policies=policies,
+            reduction="common mean" if common else "weighted mean",
+            # With equal weights a weighted mean is a mean already; a common one is half of it.
+            reduction_start=self.start if common and self.start else None,
+            begin=self.begin,
+        )

@@ -12,7 +12,9 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Among, Method
-from classwise.slots import Slots
+from classwise.script import Script
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Trades(Method):
     beta: Annotated[float, Field(ge=0)] | None = None  # β; 6, or FRL's own beside it
     normalised: bool | None = None
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 
     def resolve(self, among: Among) -> Method:
@@ -64,6 +66,10 @@ class Trades(Method):
         if self.normalised is None:
             chosen["normalised"] = bool(among.names & {"ccr", "cfa"})
         return self.model_copy(update=chosen)
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """TRADES' script, the ancestor of most others."""
+        return Script(model="wrn-34-10", epochs=76)
 
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""

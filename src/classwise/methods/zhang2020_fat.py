@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from classwise.attacks.stops import CountingWatch, PatientWatch, StopWatch
 from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
 from classwise.slots import Slots
 from classwise.types import Labels
 
@@ -60,9 +61,21 @@ class FriendlyStop:
 # τ of the original papers' scripts, their epochs as fractions of their runs.
 SCHEDULES: dict[str, Schedule] = {
     "trades": ((0, 0), (30 / 85, 1), (50 / 85, 2), (70 / 85, 3)),
-    "mart": tuple((tau / 6, tau) for tau in range(5)),
+    "mart": tuple((20 * tau / 90, tau) for tau in range(5)),
 }
 ON_AT: Schedule = ((0, 0), (50 / 120, 1), (90 / 120, 2))
+_ORIGINAL = {"rule": "original"}
+SCRIPTS = {
+    "at": Script(
+        model="wrn-34-10",
+        epochs=120,
+        drops=(59, 89, (109, 0.5)),  # to 0.1, 0.01 and 0.005 of the rate
+        base={"batchnorm": "eval"},
+        own=_ORIGINAL,
+    ),
+    "trades": Script(model="wrn-34-10", epochs=85, drops=(74, 89), own=_ORIGINAL),
+    "mart": Script(model="wrn-34-10", epochs=90, drops=(59, 89), base={"beta": 6.0}, own=_ORIGINAL),
+}
 
 
 class FAT(Method):
@@ -70,11 +83,13 @@ class FAT(Method):
 
     `counter` is the rule in CFA's code, which made the rows of the papers: a sample moves while
     fewer than τ of its iterates were wrong. `original` is the paper's: only a wrong iterate may
-    end the attack. Alone it brings AT; it also works on TRADES and MART.
+    end the attack. Alone it brings AT; it also works on TRADES and MART, whose Gaussian start the
+    original clips to [0, 1].
     """
 
     name: ClassVar[str] = "fat"
     paper: ClassVar[str] = "Zhang et al., ICML 2020"
+    extends: ClassVar[frozenset[str]] = frozenset({"trades", "mart"})
     implies: ClassVar[str | None] = "at"
 
     rule: Rule = "counter"
@@ -85,18 +100,28 @@ class FAT(Method):
         BeforeValidator(read_schedule),
     ] = None  # τ; None is 3 for the counter, the scripts' schedule for the original
     noise: Annotated[float, Field(ge=0)] | None = None  # ω, added to every update
+    # in place of TRADES' or MART's own; None is clipped for the original there, else the base's
+    start: Literal["gaussian", "clipped gaussian"] | None = None
 
     def resolve(self, among: Among) -> Method:
-        """Take the patience and the noise of the papers for this rule and base."""
+        """Take the patience, the noise and the start of the papers for this rule and base."""
         found: dict[str, Any] = {}
         plain = self.rule == "counter"
         if self.patience is None:
             found["patience"] = 3 if plain else among.first(SCHEDULES, ON_AT)
         if self.noise is None:
             found["noise"] = 0.0 if plain else among.first(dict.fromkeys(SCHEDULES, 0.0), 0.001)
+        if self.start is None and not plain:
+            found["start"] = among.first(dict.fromkeys(SCHEDULES, "clipped gaussian"), None)
         return self.model_copy(update=found)
 
+    def suggests(self, among: Among) -> Script:
+        """The script for this base; its WRN-32-10 has five blocks a stage, as ours of 34."""
+        name = among.base.name if among.base else "at"
+        return SCRIPTS.get(name, SCRIPTS["at"])
+
     def fill(self) -> Slots:
-        """Fill the stop rule; everything else stays the base's."""
+        """Fill the stop rule and perhaps the start; everything else stays the base's."""
         patience = 3 if self.patience is None else self.patience
-        return Slots(stop=FriendlyStop(self.rule, patience), jitter=self.noise or None)
+        stop = FriendlyStop(self.rule, patience)
+        return Slots(stop=stop, jitter=self.noise or None, start=self.start)

@@ -14,8 +14,10 @@ from classwise.attacks.losses import divergence
 from classwise.attacks.pgd import BatchNormMode
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.objective import Outer, Term
-from classwise.recipe import Method, epoch_of
-from classwise.slots import Slots
+from classwise.recipe import Among, Method, epoch_of
+from classwise.script import Script
+from classwise.slots import AttackStep, Slots
+from classwise.spelling import QUARTER
 from classwise.types import PerClass
 
 CLEAN, ROBUST = Seen("train", "clean"), Seen("train", "robust")
@@ -128,11 +130,6 @@ class ABSLD(Method):
     name: ClassVar[str] = "absld"
     paper: ClassVar[str] = "Zhao et al., 2024"
     base: ClassVar[bool] = True
-    suggests: ClassVar[dict[str, Any]] = {
-        "epochs": 300,
-        "drops": (215, 260, 285),
-        "weight_decay": 2e-4,
-    }
 
     teacher: str | None = None  # weights file of the teacher
     robust_share: Annotated[float, Field(ge=0, le=1)] = 5 / 6
@@ -144,8 +141,14 @@ class ABSLD(Method):
         *(215 / 300, 260 / 300, 285 / 300),  # when r falls tenfold
     )
     steps: Annotated[int, Field(ge=0)] = 10  # T
-    step: Annotated[float, Field(gt=0, lt=1)] | None = None  # α; None is eps / 4
+    step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """ABSLD's script, which lowers the rate after its epochs number 215, 260 and 285."""
+        return Script(
+            model="resnet18", epochs=300, drops=(215, 260, 285), eps=8 / 255, step=2 / 255
+        )
 
     def fill(self) -> Slots:
         """Fill the attack, the objective, the teacher and the temperatures."""

@@ -16,7 +16,8 @@ from torch import nn
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.models.classifier import Classifier
-from classwise.models.resnet import preactresnet18, resnet18
+from classwise.models.extra import with_extra_outputs
+from classwise.models.resnet import preactresnet18, resnet18, resnet50
 from classwise.models.small import cnn, resnet9
 from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10
 from classwise.spelling import parse_call
@@ -25,6 +26,7 @@ MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "cnn": cnn,
     "resnet9": resnet9,
     "resnet18": resnet18,
+    "resnet50": resnet50,
     "preactresnet18": preactresnet18,
     "wrn": wrn,
     "wrn-28-10": wrn_28_10,
@@ -42,11 +44,13 @@ def build_model(
     extra: int = 0,
     head: str = "linear",
     head_scale: float = 1.0,
+    head_path: str | None = None,
     seed: int = 0,
 ) -> nn.Module:
     """Build `cnn`, `resnet18(width=16)` or a user's own `module:callable`, with seeded weights.
 
-    The global random state is left as it was.
+    `head_path` names the layer of a model of the user's own that grows by `extra` outputs. The
+    global random state is left as it was.
     """
     call = parse_call(spec)
     with torch.random.fork_rng(devices=[]):
@@ -54,12 +58,18 @@ def build_model(
         if names_own_model(call.name):
             if call.args:
                 raise ClasswiseError(f"{spec}: name the options, as in {call.name}(option=value)")
-            if extra or head != "linear":
+            if head != "linear":
                 raise ClasswiseError(
-                    f"{spec}: only built-in models take extra outputs or another head; "
-                    f"use one of {', '.join(MODELS)}"
+                    f"{spec}: only built-in models take another head; use one of "
+                    f"{', '.join(MODELS)}"
                 )
-            return _own_model(call.name, call.options, num_classes, channels)
+            own = _own_model(call.name, call.options, num_classes, channels)
+            return with_extra_outputs(own, head_path, num_classes, extra) if extra else own
+        if head_path is not None:
+            raise ClasswiseError(
+                f"head={head_path!r}: {call.name} knows its head; leave it out, it is for a model "
+                "of your own"
+            )
         if call.name not in MODELS:
             raise unknown("model", call.name, [*MODELS, "module:callable"])
         maker = MODELS[call.name]

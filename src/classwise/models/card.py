@@ -34,6 +34,7 @@ class NetworkCard(BaseModel):
     extra: Annotated[int, Field(ge=0, le=LARGEST)] = 0
     head: Literal["linear", "cosine"] = "linear"
     head_scale: float = 1.0
+    head_path: Annotated[str, Field(max_length=200)] | None = None  # of a user's own model
 
     @model_validator(mode="after")
     def _one_number_per_channel(self) -> NetworkCard:

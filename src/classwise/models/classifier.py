@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from classwise.models.extra import WithExtraOutputs
 from classwise.types import Images, LogitModel, Logits
 
 
@@ -73,6 +74,7 @@ class Classifier(nn.Module):
 
 
 def all_outputs(model: LogitModel, images: Images) -> Logits:
-    """K + M outputs of our classifiers, plain logits of any other model."""
-    found: Logits = model.outputs(images) if isinstance(model, Classifier) else model(images)
-    return found
+    """K + M outputs of models that have them, plain logits of any other model."""
+    if isinstance(model, Classifier | WithExtraOutputs):
+        return model.outputs(images)
+    return model(images)

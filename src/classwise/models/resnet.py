@@ -1,8 +1,8 @@
-"""Residual networks with 18 layers, in the form used on CIFAR.
+"""Residual networks: 18 layers in the form used on CIFAR, 50 in the form used on ImageNet.
 
-The stem is one 3×3 convolution without max-pool, so a 32×32 image reaches the last stage as
-4×4; the average over positions makes any other size work too. Weights start from torch's
-defaults, as in the class-wise papers' code.
+On CIFAR the stem is one 3×3 convolution without max-pool, so a 32×32 image reaches the last stage
+as 4×4; the average over positions makes any other size work too. Weights of the 18 layers start
+from torch's defaults, as in the class-wise papers' code.
 """
 
 from __future__ import annotations
@@ -46,6 +46,32 @@ def preactresnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
     ), 8 * width
 
 
+def resnet50(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
+    """ResNet-50 for large images; 25,557,032 parameters with 3 channels and 1000 classes.
+
+    Layers, their order and their first weights (He's normal law) are torchvision's, which keeps
+    the stride in the 3×3 convolution of a block: a 224×224 image reaches the last stage as 7×7.
+    """
+    features = nn.Sequential(
+        OrderedDict(
+            stem=convolution(channels, width, 7, 2),
+            norm=nn.BatchNorm2d(width),
+            relu=nn.ReLU(),
+            shrink=nn.MaxPool2d(3, 2, padding=1),
+            stage1=stage(Bottleneck, width, 4 * width, 3, 1),
+            stage2=stage(Bottleneck, 4 * width, 8 * width, 4, 2),
+            stage3=stage(Bottleneck, 8 * width, 16 * width, 6, 2),
+            stage4=stage(Bottleneck, 16 * width, 32 * width, 3, 2),
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+        )
+    )
+    for module in features.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return features, 32 * width
+
+
 class Residual(nn.Module):
     """relu(shortcut(x) + two convolutions of x), each convolution followed by BatchNorm."""
 
@@ -65,6 +91,34 @@ class Residual(nn.Module):
         """Add the branch to the shortcut, then rectify."""
         branch = self.norm2(self.conv2(relu(self.norm1(self.conv1(x)))))
         return relu(branch + self.shortcut(x))
+
+
+class Bottleneck(nn.Module):
+    """relu(shortcut(x) + a 1×1, a 3×3 and a 1×1 convolution of x), with a quarter of the channels.
+
+    Each convolution is followed by BatchNorm; the 3×3 one changes the resolution.
+    """
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        narrow = outside // 4
+        self.conv1 = convolution(inside, narrow, 1)
+        self.norm1 = nn.BatchNorm2d(narrow)
+        self.conv2 = convolution(narrow, narrow, 3, stride)
+        self.norm2 = nn.BatchNorm2d(narrow)
+        self.conv3 = convolution(narrow, outside, 1)
+        self.norm3 = nn.BatchNorm2d(outside)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inside != outside:
+            self.shortcut = nn.Sequential(
+                convolution(inside, outside, 1, stride), nn.BatchNorm2d(outside)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the branch to the shortcut, then rectify."""
+        branch = relu(self.norm1(self.conv1(x)))
+        branch = relu(self.norm2(self.conv2(branch)))
+        return relu(self.norm3(self.conv3(branch)) + self.shortcut(x))
 
 
 class PreActivated(nn.Module):

@@ -141,10 +141,17 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
         "network": str(config.get("model", "")),
         "epochs": f"{len(run.history)} of {config['epochs']}" if "epochs" in config else "",
         "training eps": f"{config['eps']:.4g}" if "eps" in config else "",
+        "validation eps": _validation_eps(config),
         "seed": str(config.get("seed", "")),
         "identity": str(run.about.get("identity", "")),
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
     }
+
+
+def _validation_eps(config: dict[str, Any]) -> str:
+    judged = config.get("judge_eps")
+    judged = config.get("eps") if judged is None else judged
+    return "" if judged is None else f"{judged:.4g}"
 
 
 def _distinct(values: Any) -> str:

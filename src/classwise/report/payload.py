@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from classwise.auditing.intervals import wilson
 from classwise.auditing.metrics import ConditionReport
+from classwise.classes.counts import TAIL_FROM
 from classwise.report.runs import ReportRun
-from classwise.report.summary import SIDES, TAIL_FROM, TAIL_SHARE, SummaryRow, classes_at, few_names
+from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at, few_names
 
 MAP_LIMIT = 100  # classes up to which the page draws the whole confusion map
 FLOW_LIMIT = 300  # largest confusions listed beyond that

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from classwise.auditing.metrics import ConditionReport
-from classwise.auditing.predictions import AuditedWeights
+from classwise.auditing.predictions import AuditedWeights, as_fraction
+from classwise.classes.counts import TAIL_FROM
 from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
 from classwise.recipe import compose
+from classwise.spelling import average_and_keep
 
 TAIL_SHARE = 0.1
-TAIL_FROM = 20  # with fewer classes, the worst 10 % is the worst class or two
 NO_SAMPLES = "no samples"
 MISSING = "–"
 SIDES = ("clean", "robust")
@@ -64,7 +65,7 @@ def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
                 weights=audit.weights,
                 split=audit.split,
                 attack=attack,
-                eps=eps_label(about.get("eps", "")) if attack else "",
+                eps=_eps_label(audit.report[attack].eps, about) if attack else "",
                 norm=str(about.get("norm", "")),
                 verdict=str(about.get("verdict", "")),
                 clean=audit.report[clean] if clean else None,
@@ -141,9 +142,10 @@ def is_clean(condition: str) -> bool:
     return condition.split()[0] == "clean"
 
 
-def eps_label(eps: object) -> str:
-    """Write a radius as it is stored: a text such as 8/255, or a number."""
-    return f"{eps:.4g}" if isinstance(eps, float) else str(eps)
+def _eps_label(own: float | None, about: Mapping[str, object]) -> str:
+    """Write a condition's own radius; where it says none, what the whole audit says."""
+    eps = about.get("eps", "") if own is None else own
+    return as_fraction(eps) if isinstance(eps, float) else str(eps)
 
 
 def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str:
@@ -151,9 +153,9 @@ def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str
 
     `last` is the recipe itself, unless it also has averages: then `last` is "live".
     """
-    average, _, keep = audit.weights.rpartition("-")
+    average, keep = average_and_keep(audit.weights)
     averaged = _has_averages(audit.recipe) or any(
-        other.run == audit.run and "-" in other.weights for other in among
+        other.run == audit.run and average_and_keep(other.weights)[0] for other in among
     )
     words = [average or ("live" if averaged and keep in ("last", "best") else "")]
     words.append(keep if keep != "last" else "")
@@ -163,7 +165,7 @@ def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str
 
 def _weights_order(audit: AuditedWeights) -> tuple[str, bool, str]:
     """The trained weights before their averages, the last ones before the best."""
-    average, _, keep = audit.weights.rpartition("-")
+    average, keep = average_and_keep(audit.weights)
     return average, keep != "last", keep
 
 

@@ -11,30 +11,24 @@ from torch import nn
 
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.errors import ClasswiseError
-from classwise.models import build_model, names_own_model
+from classwise.models import build_model
+from classwise.models.classifier import all_outputs
 from classwise.recipe import Recipe
+from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
+from classwise.training.parts import freeze
 from classwise.training.run import load_model
 
 
 def model_to_train(
-    network: Mapping[str, Any], recipe: Recipe, config: TrainConfig, device: torch.device
-) -> nn.Module:
-    """A model with seeded weights, or with those that the recipe begins from."""
-    model = build_model(**network, seed=config.seed).to(device)
+    about: Mapping[str, Any], config: TrainConfig, device: torch.device
+) -> tuple[nn.Module, Begun | None]:
+    """A model with seeded weights, or with those that the run begins from, and its frozen parts."""
+    model = build_model(**about["network"], seed=config.seed).to(device)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    begin = recipe.slots.begin
-    if begin is not None:
-        own = config.model if names_own_model(config.model) else None
-        begun, _ = load_model(Path(begin), own)
-        try:
-            model.load_state_dict(begun.state_dict())
-        except RuntimeError:
-            classes = network["num_classes"]
-            raise ClasswiseError(
-                f"{begin} does not fit {config.model} with {classes} classes"
-            ) from None
-    return model
+    begun = None if config.begin is None else begin_from(model, config.begin, about)
+    freeze(model, config.freeze)
+    return model, begun
 
 
 def frozen_teacher(
@@ -58,13 +52,22 @@ def frozen_teacher(
     return teacher.to(device).requires_grad_(False)
 
 
-def check_outputs(model: nn.Module, name: str, shape: torch.Size, num_classes: int) -> None:
-    """Refuse a model that does not give one logit per class."""
+def check_outputs(model: nn.Module, network: Mapping[str, Any], shape: torch.Size) -> None:
+    """Refuse a model that does not give one logit per class, and one per extra output."""
+    name, num_classes, extra = network["spec"], network["num_classes"], network["extra"]
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     with batchnorm_mode(model, "eval"), torch.no_grad():
-        found = tuple(model(torch.zeros(2, *shape, device=device)).shape)
+        images = torch.zeros(2, *shape, device=device)
+        found, whole = tuple(model(images).shape), tuple(all_outputs(model, images).shape)
     if found != (2, num_classes):
         raise ClasswiseError(
             f"{name} gives outputs of shape {found} for 2 images, but the data have {num_classes} "
             f"classes; it must return 2×{num_classes} logits"
+        )
+    if whole != (2, num_classes + extra):
+        head = getattr(model, "head_path", "head")
+        raise ClasswiseError(
+            f"{name} gives outputs of shape {whole} for 2 images although its layer {head} has "
+            f"{num_classes}+{extra} outputs, so that layer is not its head; name the head, as in "
+            "labelaug(head='backbone.fc')"
         )

@@ -25,8 +25,22 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str,
     write_atomically(path, save(plain, {"classwise": header}))
 
 
+class PickleError(ClasswiseError):
+    """A file that could run code when opened."""
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and their description; anything else is refused by name."""
+    tensors, about = read_safetensors(path)
+    if about is None:
+        raise ClasswiseError(
+            f"{path} was not written by classwise: its header says nothing of the model"
+        )
+    return tensors, about
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
+    """Read tensors, and their description if classwise wrote the file."""
     if not path.is_file():
         raise ClasswiseError(f"no checkpoint {path}")
     try:
@@ -36,15 +50,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (safetensors.SafetensorError, OSError, ValueError) as reason:
         # Asked only after safetensors refused: its files may begin with any byte.
         if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-            raise ClasswiseError(
+            raise PickleError(
                 f"{path} is a pickle, which can run code when opened; save the weights as "
                 "safetensors"
             ) from None
         raise ClasswiseError(f"{path} is damaged or no safetensors file ({reason})") from None
-    if header is None:
-        raise ClasswiseError(
-            f"{path} was not written by classwise: its header says nothing of the model"
-        )
+    return tensors, None if header is None else _description(header, path)
+
+
+def _description(header: str, path: Path) -> dict[str, Any]:
     try:
         about = json.loads(header)
     except ValueError:
@@ -55,7 +69,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ClasswiseError(
             f"{path} has format {about.get('format')}, this classwise reads format {FORMAT}"
         )
-    return tensors, about
+    return about
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

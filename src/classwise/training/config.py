@@ -3,32 +3,71 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from pathlib import PurePath
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
+    model_validator,
 )
-from torch import nn
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.named import parse_attacks
-from classwise.classes.settings import Seen
+from classwise.attacks.fixed import radii_under
+from classwise.attacks.named import parse_attack
 from classwise.errors import ClasswiseError, unknown
+from classwise.script import Drop
 from classwise.spelling import parse_eps, split_outside_brackets
+from classwise.training.watched import Watched, parse_watched
 
 
 def _norm(value: str | float) -> str:
     return parse_norm(value).name
 
 
+def _words(value: Any) -> Any:
+    return tuple(word.strip() for word in value.split(",")) if isinstance(value, str) else value
+
+
+def _path(value: Any) -> Any:
+    return str(value) if isinstance(value, PurePath) else value
+
+
 def _radius(value: float | str, info: ValidationInfo) -> float:
     return parse_eps(value, info.data.get("norm", "Linf"))
+
+
+def _radius_or_none(value: float | str | None, info: ValidationInfo) -> float | None:
+    return None if value is None else _radius(value, info)
+
+
+def _drops(value: tuple[Drop, ...]) -> tuple[Drop, ...]:
+    for drop in value:
+        when, factor = drop if isinstance(drop, tuple) else (drop, 0.1)
+        if when < 0 or factor <= 0:
+            raise ClasswiseError(
+                f"drops holds {drop}; give an epoch or a fraction of the run, or a pair "
+                "(when, factor) with a factor above 0"
+            )
+    return value
+
+
+def _final(value: float, info: ValidationInfo) -> float:
+    schedule, lr = info.data.get("schedule", "cosine"), info.data.get("lr", math.inf)
+    if value and schedule != "cosine":
+        raise ClasswiseError(
+            f"final_lr={value} is where a cosine ends, but the schedule is {schedule}; "
+            "set schedule=cosine or leave final_lr out"
+        )
+    if value > lr:
+        raise ClasswiseError(f"final_lr={value} lies above lr={lr}; a cosine falls")
+    return value
 
 
 class TrainConfig(BaseModel):
@@ -41,22 +80,32 @@ class TrainConfig(BaseModel):
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
     teacher_model: str = ""  # module:callable of a teacher that was made with one
+    begin: Annotated[str | None, BeforeValidator(_path)] = None  # RUN, RUN@best or weights file
+    freeze: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()  # parts that do not train
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"
     eps: Annotated[float, BeforeValidator(_radius)] = 8 / 255
+    # Where validation looks, and so best weights, gates and policies; None is the training eps.
+    judge_eps: Annotated[float | None, BeforeValidator(_radius_or_none)] = None
     epochs: Annotated[int, Field(ge=1)] = 30
     batch_size: Annotated[int, Field(ge=1)] = 128
-    optimiser: Literal["sgd", "adamw"] = "sgd"
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: Annotated[float, Field(gt=0)] = 0.1
+    rates: dict[str, Annotated[float, Field(gt=0, lt=math.inf)]] = {}  # multiples of lr by part
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     nesterov: bool = False
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
     clip: Annotated[float, Field(gt=0)] | None = None  # largest norm of a step's gradient
     precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: mixed, for recent GPUs
     schedule: Literal["step", "cosine", "cyclic", "one-cycle", "constant"] = "step"
-    drops: tuple[float, ...] = (0.5, 0.75)  # epochs or fractions at which the rate falls tenfold
+    # Epochs counted from 0, or fractions, at which the rate falls: tenfold, or (when, factor).
+    drops: Annotated[tuple[Drop, ...], AfterValidator(_drops)] = (0.5, 0.75)
+    final_lr: Annotated[float, Field(ge=0), AfterValidator(_final)] = 0.0  # where a cosine ends
+    warmup: Annotated[float, Field(ge=0)] = 0  # epochs or fraction in which the rate rises
+    eps_warmup: Annotated[float, Field(ge=0)] = 0  # and those in which the attack's radius does
     valid_attack: str = "pgd-10"
-    watch: str = ""  # passive looks such as test:clean,test:pgd-20; not part of the identity
+    watch: str = ""  # passive looks such as test:clean,test:pgd-20@ema; not part of the identity
     watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
+    keep_every: Annotated[int, Field(ge=0)] = 0  # keep the weights of every Nth epoch, too
     seed: Annotated[int, Field(ge=0)] = 0
 
     def __init__(self, **options: Any) -> None:
@@ -73,54 +122,29 @@ class TrainConfig(BaseModel):
             where = ".".join(str(part) for part in first["loc"])
             raise ClasswiseError(f"{where}={first['input']!r}: {first['msg'].lower()}") from None
 
-    @property
-    def watched(self) -> list[Seen]:
-        """Splits and attacks to look at, passively."""
-        found = []
-        for piece in split_outside_brackets(self.watch, ",") if self.watch else []:
-            split, colon, attack = piece.strip().partition(":")
-            if not colon or split not in ("train", "test"):
+    @model_validator(mode="after")
+    def _warm_up_ends(self) -> Self:
+        for name in ("warmup", "eps_warmup"):
+            if self.epochs and getattr(self, name) >= self.epochs:
                 raise ClasswiseError(
-                    f"watch {piece!r}: write SPLIT:ATTACK with train or test, as in test:pgd-20"
+                    f"{name}={getattr(self, name):g} does not end within {self.epochs} epochs; "
+                    "give fewer epochs, or a fraction below 1"
                 )
-            found += [Seen(split, one.name) for one in parse_attacks([attack])]
+        return self
+
+    @property
+    def eps_of_judge(self) -> float:
+        """The one radius, for every class, at which the model is judged."""
+        return self.eps if self.judge_eps is None else self.judge_eps
+
+    @property
+    def watched(self) -> list[Watched]:
+        """What to look at, passively; an attack without a radius of its own has the judge's."""
+        pieces = split_outside_brackets(self.watch, ",") if self.watch else []
+        found = [parse_watched(piece) for piece in pieces]
+        for one in found:
+            radii_under(parse_attack(one.seen.attack), self.eps_of_judge, parse_norm(self.norm), 0)
         return found
-
-
-def learning_rate(config: TrainConfig, epoch: float) -> float:
-    """Rate at a (fractional) epoch.
-
-    >>> config = TrainConfig(epochs=200)
-    >>> [round(learning_rate(config, e), 4) for e in (0, 99.9, 100, 150)]
-    [0.1, 0.1, 0.01, 0.001]
-    """
-    if config.schedule == "constant":
-        return config.lr
-    share = epoch / max(1, config.epochs)
-    if config.schedule == "cosine":
-        return config.lr * (1 + math.cos(math.pi * share)) / 2
-    if config.schedule == "cyclic":  # straight up for two fifths of the run, straight down to 0
-        return config.lr * (share / 0.4 if share < 0.4 else (1 - share) / 0.6)
-    if config.schedule == "one-cycle":  # half a cosine up from lr / 25, half a cosine down to 0
-        if share < 0.3:
-            return config.lr * (1 - 0.96 * (1 + math.cos(math.pi * share / 0.3)) / 2)
-        return config.lr * (1 + math.cos(math.pi * (share - 0.3) / 0.7)) / 2
-    # Not rounded to whole epochs: a run of one epoch must not begin with a rate already dropped.
-    passed = sum(epoch >= (drop * config.epochs if drop < 1 else drop) for drop in config.drops)
-    return config.lr * 0.1**passed
-
-
-def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Weight decay on all parameters, as the papers' code does."""
-    if config.optimiser == "adamw":
-        return torch.optim.AdamW(model.parameters(), config.lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(
-        model.parameters(),
-        config.lr,
-        config.momentum,
-        weight_decay=config.weight_decay,
-        nesterov=config.nesterov,
-    )
 
 
 def choose_device(name: str) -> torch.device:

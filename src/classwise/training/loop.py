@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
+from classwise.attacks.pgd import set_training
 from classwise.classes.counts import ClassCounts
-from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
+from classwise.classes.settings import Chain, Feedback, Seen
 from classwise.data.augment import fit_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
@@ -33,20 +34,19 @@ from classwise.models import names_own_model
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
+from classwise.training.average import RunningAverage, shut_gates
+from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
-from classwise.training.config import TrainConfig, choose_device, learning_rate, make_optimiser
-from classwise.training.progress import TrainProgress
+from classwise.training.config import TrainConfig, choose_device
+from classwise.training.fluctuation import fluctuations
+from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
-from classwise.training.run import (
-    Run,
-    append_line,
-    describe_run,
-    read_lines,
-    rewrite_lines,
-)
+from classwise.training.run import Run, append_line, describe_run, read_lines, rewrite_lines
+from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step
 from classwise.training.validate import Checker
+from classwise.training.watched import Watched, check_averages
 
 TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
 
@@ -82,6 +82,8 @@ def train(
             f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
             "add --resume to go on, or choose another --out"
         )
+    if trainer.begun is not None and not trainer.run.finished_epochs:
+        tell(f"{recipe.name} {trainer.begun.words}", quiet)
     keep_freed_memory()
     return trainer.go(quiet)
 
@@ -97,6 +99,7 @@ class Trainer:
         source: DataSource,
         device: torch.device,
     ) -> None:
+        recipe, config = agree_on_begin(recipe, config)
         self.run, self.recipe, self.config, self.device = run, recipe, config, device
         self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
@@ -117,14 +120,20 @@ class Trainer:
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
         # Conditions under which validation looks: clean always, attacked if training attacks.
-        attack = parse_attack(config.valid_attack).name if self.slots.inner else "clean"
-        self.chosen_by = Seen("valid", attack)
+        attack = parse_attack(config.valid_attack if self.slots.inner else "clean")
+        if attack.eps is not None:
+            raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
+        self.chosen_by = Seen("valid", attack.name)
+        if config.eps_warmup and not self.slots.inner:
+            raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
-        self.model = model_to_train(self.about["network"], recipe, config, device)
-        check_outputs(self.model, config.model, data.images.shape[1:], self.num_classes)
+        self.model, self.begun = model_to_train(self.about, config, device)
+        self.about |= {} if self.begun is None else {"begin": self.begun.card}
+        check_outputs(self.model, self.about["network"], data.images.shape[1:])
         self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
+        self.pace = Pace(config, len(self.train_data))
         self.step = Step(
             self.model,
             self.optimiser,
@@ -136,23 +145,20 @@ class Trainer:
             self.num_classes,
             device,
         )
-        self.base = ClassSettings.uniform(
-            self.num_classes,
-            margin=config.eps,
-            step=config.eps / 4 if self.slots.step is None else self.slots.step,
-            beta=self.slots.beta or 0.0,
-        )
+        self.base = self.slots.alike(self.num_classes, config.eps)
         splits = {"valid": Batches.of(data.subset(valid_rows), size, device, valid_rows)}
-        for split in {watched.split for watched in config.watched}:
+        self.watched = config.watched
+        check_averages(self.watched, self.slots.averages)
+        for split in {watched.seen.split for watched in self.watched}:
             splits[split] = Batches.of(source.test if split == "test" else training, size, device)
         self.checker = Checker(
             splits,
             self.num_classes,
-            config.eps,
+            config.eps_of_judge,
             ball,
             config.seed,
             self.slots,
-            self.base,
+            self.slots.alike(self.num_classes, config.eps_of_judge),
             self.teacher,
         )
         self.chain = Chain(self.slots.policies).bind(data.class_names)
@@ -175,15 +181,20 @@ class Trainer:
             state = self.apply_policies(state, before)
             save_state(saved, identity, self.model, self.optimiser, state)
         batches = len(self.train_data)
+        previous = next(reversed(self.run.history), None)
         with TrainProgress(
             self.recipe.name, config.epochs, state.epoch, batches, quiet
         ) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()
+                for average, words in shut_gates(state.averages, state.epoch, config.epochs):
+                    progress.warn_once(average, words)
                 state, counts, losses = self.run_epoch(state, progress)
                 state, record = self.boundary(state, counts, losses)
+                record["fluctuation"] = fluctuations(previous, record)
+                previous = record
                 append_line(path / "history.jsonl", record)
-                self.watch(state.epoch)
+                self.watch(state)
                 save_state(saved, identity, self.model, self.optimiser, state)
                 seconds = round(time.perf_counter() - began, 3)
                 append_line(path / "times.jsonl", {"epoch": state.epoch, "seconds": seconds})
@@ -203,17 +214,19 @@ class Trainer:
         details = self.chain.details(state.epoch + 1)
         extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
         done = 0
-        self.model.train()
+        set_training(self.model, True)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             # Models with dropout draw from the global generator: tie it to the epoch.
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
+                if self.chain.due(number):  # somebody does not wait for the boundary
+                    state = self.renew_policies(state, counts, number)
+                    settings = state.settings.to(self.device)
                 batch = replace(batch, index=keys[done : done + len(batch)])
                 done += len(batch)
-                rate = learning_rate(config, state.epoch + number / len(self.train_data))
-                for group in self.optimiser.param_groups:
-                    group["lr"] = rate
-                seen, losses = self.step(batch, settings, kept, moment, details, extra_look)
+                set_rate(self.optimiser, self.pace.rate(state.epoch, number))
+                now = settings.shrunk(self.pace.eps_share(state.epoch, number))
+                seen, losses = self.step(batch, now, kept, moment, details, extra_look)
                 if not math.isfinite(losses["total"]):
                     where = f"batch {number + 1} of {len(self.train_data)}"
                     raise self._diverged(state.epoch, where, losses["total"])
@@ -238,16 +251,18 @@ class Trainer:
         gate = live.get(self.chosen_by)
         averages = tuple(a.update(self.model, epoch, epochs, gate) for a in state.averages)
         validated, best = {"live": live}, dict(state.best)
-        keep_weights(self.run, self.model, "", self.keeps, live.get(self.chosen_by), best, epoch)
+        every = self.config.keep_every
+        keep_weights(self.run, self.model, "", self.keeps, gate, best, epoch, every)
         for average in averages:
-            if average.weights is None:
+            model = self._carry(average)
+            if model is None:
                 continue
             name = average.rule.name
-            self.shadow.load_state_dict(average.weights)
-            validated[name] = self.checker.look(self.shadow, self.checks, moment)
+            validated[name] = self.checker.look(model, self.checks, moment)
             found = validated[name].get(self.chosen_by)
-            keep_weights(self.run, self.shadow, f"{name}-", self.keeps, found, best, epoch)
-        record = epoch_record(self.config, replace(state, epoch=epoch), counts, losses, validated)
+            keep_weights(self.run, model, f"{name}-", self.keeps, found, best, epoch, every)
+        pace = self.pace.record(state.epoch)
+        record = epoch_record(pace, replace(state, epoch=epoch), counts, losses, validated)
         record["averages"] = {a.rule.name: a.taken for a in averages}
         state = replace(state, epoch=epoch, averages=averages, best=best)
         return self.apply_policies(state, {**counts, **live}), record
@@ -258,13 +273,28 @@ class Trainer:
         settings, self.chain = state.chain.update(self.base, feedback)
         return replace(state, settings=settings, chain=self.chain)
 
-    def watch(self, epoch: int) -> None:
+    def renew_policies(
+        self, state: Progression, counts: Mapping[Seen, ClassCounts], batches: int
+    ) -> Progression:
+        """Let the policies that are due set what the next batches use, from the epoch so far."""
+        so_far = {key: value.to("cpu") for key, value in counts.items()}
+        feedback = Feedback(state.epoch, self.config.epochs, self.sizes, so_far, batches)
+        settings, self.chain = state.chain.renew(state.settings, self.base, feedback)
+        return replace(state, settings=settings, chain=self.chain)
+
+    def watch(self, state: Progression) -> None:
         """Passive looks for the papers' curves; no slot can read what is written here."""
-        watched = self.config.watched
-        if not watched or (epoch % self.config.watch_every and epoch != self.config.epochs):
+        epoch, config = state.epoch, self.config
+        if not self.watched or (epoch % config.watch_every and epoch != config.epochs):
             return
-        found = self.checker.look(self.model, frozenset(watched), self._moment(epoch))
-        rates = {f"{seen.split}:{seen.attack}": counts.rates for seen, counts in found.items()}
+        rates: dict[str, Any] = {}
+        for average in (None, *state.averages):
+            name = "" if average is None else average.rule.name
+            needs = frozenset(one.seen for one in self.watched if one.average == name)
+            model = self.model if average is None else self._carry(average)
+            if needs and model is not None:
+                found = self.checker.look(model, needs, self._moment(epoch))
+                rates |= {str(Watched(seen, name)): counts.rates for seen, counts in found.items()}
         append_line(self.run.path / "watch.jsonl", {"epoch": epoch, **rates})
 
     def _order(self, moment: Moment) -> tuple[Tensor, Tensor]:
@@ -276,6 +306,12 @@ class Trainer:
         order = self.slots.sampler.order(self.train_labels, draws)
         visit = rank_within_class(order, torch.arange(len(order)))  # a repeated image differs
         return order, self.train_data.origin[order.to(self.device)] + (visit << 32).to(self.device)
+
+    def _carry(self, average: RunningAverage) -> nn.Module | None:
+        """The shadow with an average's weights; None while there are none."""
+        if average.weights is not None:
+            self.shadow.load_state_dict(average.weights)
+        return None if average.weights is None else self.shadow
 
     def _moment(self, epoch: int) -> Moment:
         return Moment(self.config.seed, epoch, self.config.epochs)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from classwise.errors import unknown
-from classwise.recipe import Recipe, compose
+from classwise.errors import ClasswiseError, unknown
+from classwise.methods import METHODS
+from classwise.methods.crop import Crop
+from classwise.recipe import Among, Method, Recipe, compose
+from classwise.recipe_text import make_method
+from classwise.script import Script
+from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
 # `steps` is the length of the attack, an option of the base method; all others are TrainConfig's.
 PRESETS: dict[str, dict[str, Any]] = {
-    # The protocol of the papers: PGD-10 at 8/255, SGD, 200 epochs with drops at half and three
-    # quarters, 2 % of each class for validation.
+    # The protocol that the papers share, for every recipe: PGD-10 at 8/255, SGD, 200 epochs with
+    # drops at half and three quarters, 2 % of each class for validation.
     "paper": {
         "model": "preactresnet18",
         "eps": 8 / 255,
@@ -27,6 +32,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "valid": "0.02",
         "valid_attack": "pgd-10",
         "steps": 10,
+        "step": 2 / 255,  # also where eps is another one, as in the papers' sweeps
     },
     # A few hours on one modest GPU, or a night on a processor.
     "hours": {
@@ -60,19 +66,66 @@ def apply_preset(
 ) -> tuple[Recipe, TrainConfig]:
     """Fill in what the user left open; `options` win, and so do options written in the recipe.
 
-    The preset `paper` also takes the training settings that the paper of a method suggests.
+    `paper` is what the papers share, for every recipe. `paper:wat` is WAT's released script, for
+    recipes that hold `wat`: besides its training settings it brings the options of its attack
+    and its cropping into the recipe.
     """
-    if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
-    settings = dict(PRESETS[name])
-    steps = settings.pop("steps")
-    if name == "paper":
-        for method in recipe.methods:
-            settings |= method.suggests
-    methods = [
-        method.model_copy(update={"steps": steps})
-        if "steps" in type(method).model_fields and "steps" not in method.model_fields_set
-        else method
-        for method in recipe.company
-    ]
+    if name not in preset_names():
+        raise unknown("preset", name, preset_names())
+    recipe = tell_begin(recipe, options.get("begin"))
+    shared, _, own = name.partition(":")
+    settings = dict(PRESETS[shared])
+    on_base: dict[str, Any] = {
+        key: settings.pop(key) for key in ("steps", "step") if key in settings
+    }
+    methods = recipe.company
+    if own:
+        script = _script(own, recipe)
+        settings |= script.training
+        on_base |= {"step": script.step, **script.base}
+        methods = [_fill(m, script.own) if m.name == own else m for m in methods]
+        methods = _cropped(methods, recipe, script)
+    methods = [_fill(m, _known(m, on_base)) if m.base else m for m in methods]
     return compose(methods), TrainConfig(**{**settings, **options})
+
+
+def preset_names() -> list[str]:
+    """Every preset there is: `minutes`, `hours`, `paper`, and one per released script."""
+    scripted = (name for name, kind in METHODS.items() if kind.suggests is not Method.suggests)
+    return [*PRESETS, *(f"paper:{name}" for name in scripted)]
+
+
+def scripts_of(recipe: Recipe) -> dict[str, Script]:
+    """The released scripts that a recipe may be trained by, under the names of their methods."""
+    among = Among({method.name: method for method in recipe.methods})
+    besides = [kind() for kind in METHODS.values() if recipe.name in kind.baselines]
+    found = {method.name: method.suggests(among) for method in (*recipe.methods, *besides)}
+    return {name: script for name, script in found.items() if script is not None}
+
+
+def _script(own: str, recipe: Recipe) -> Script:
+    scripts = scripts_of(recipe)
+    if own not in scripts:
+        allowed = ", ".join([*PRESETS, *(f"paper:{name}" for name in scripts)])
+        raise ClasswiseError(
+            f"paper:{own} is the script of {own}, which is not in {recipe.name}; "
+            f"allowed here: {allowed}"
+        )
+    return scripts[own]
+
+
+def _cropped(methods: list[Method], recipe: Recipe, script: Script) -> list[Method]:
+    """The methods with the script's crop, unless the recipe transforms its images otherwise."""
+    if script.crop and "augment" not in recipe.owners:
+        return [*methods, Crop(**script.crop)]
+    return [_fill(m, script.crop) if m.name == Crop.name else m for m in methods]
+
+
+def _fill(method: Method, options: Mapping[str, Any]) -> Method:
+    """The method with those options that nobody wrote into the recipe."""
+    written = {name: getattr(method, name) for name in method.model_fields_set}
+    return make_method(method.name, {**options, **written})
+
+
+def _known(method: Method, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in type(method).model_fields}

@@ -9,13 +9,20 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 
+def tell(words: str, quiet: bool) -> None:
+    """Say one thing on stderr, unless quiet."""
+    if not quiet:
+        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+
+
 class TrainProgress:
-    """A live bar on a terminal, a few plain lines elsewhere, nothing when quiet."""
+    """A live bar on a terminal, a few plain lines elsewhere, only warnings when quiet."""
 
     def __init__(self, title: str, epochs: int, done: int, batches: int, quiet: bool) -> None:
         self.console = Console(stderr=True)
         self.title, self.epochs, self.batches, self.quiet = title, epochs, batches, quiet
         self.live = self.console.is_terminal and not quiet
+        self.warned: set[str] = set()
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -42,6 +49,12 @@ class TrainProgress:
     def batch(self) -> None:
         """Note that one batch is done."""
         self.bar.advance(self.task)
+
+    def warn_once(self, about: str, words: str) -> None:
+        """Say what is no progress but must be known, also when quiet."""
+        if about not in self.warned:
+            self.warned.add(about)
+            self.console.print(f"{self.title}: {words}", highlight=False, soft_wrap=True)
 
     def epoch(
         self, finished: int, loss: float, overall: float, worst: float, condition: str

@@ -11,19 +11,21 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
 from classwise.slots import Keep
 from classwise.training.checkpoint import write_tensors
-from classwise.training.config import TrainConfig, learning_rate
 from classwise.training.run import Run
 from classwise.training.state import Progression
 
 
 def epoch_record(
-    config: TrainConfig,
+    pace: Mapping[str, float],
     state: Progression,
     counts: Mapping[Seen, ClassCounts],
     losses: Mapping[str, float],
     validated: Mapping[str, Mapping[Seen, ClassCounts]],
 ) -> dict[str, Any]:
-    """One line of the history: per-class vectors, and the settings the epoch was trained with."""
+    """One line of the history: per-class vectors, and the settings the epoch was trained with.
+
+    Of settings that were renewed inside the epoch, these are the last.
+    """
     settings = {}
     for policy in state.chain.policies:
         for name in sorted(policy.writes):
@@ -32,7 +34,7 @@ def epoch_record(
                 settings[name] = (table.mean(0) if table.ndim == 2 else table).tolist()
     return {
         "epoch": state.epoch,
-        "lr": learning_rate(config, state.epoch - 1),
+        **pace,
         "loss": dict(losses),
         "train": {seen.attack: value.rates for seen, value in counts.items()},
         "valid": {
@@ -58,8 +60,14 @@ def keep_weights(
     valid: ClassCounts | None,
     best: dict[str, float],
     epoch: int,
+    every: int = 0,
 ) -> None:
-    """Write the weights that some choice wants to keep, and note their score in `best`."""
+    """Write the weights that some choice wants to keep, and note their score in `best`.
+
+    `every` keeps those of every Nth epoch besides, whatever their score.
+    """
+    if every and epoch % every == 0:
+        write_weights(run, model, f"{prefix}epoch-{epoch:04d}", epoch)
     for choice in keeps:
         if choice.score == "latest":
             score = float(epoch)
@@ -70,12 +78,17 @@ def keep_weights(
         name = prefix + choice.name
         if name not in best or score > best[name]:
             best[name] = score
-            about = {
-                "network": run.about["network"],
-                "data": run.about["data"],
-                "recipe": run.about["recipe_name"],
-                "identity": run.about["identity"],
-                "weights": name,
-                "epoch": epoch,
-            }
-            write_tensors(run.weights_path(name), model.state_dict(), about)
+            write_weights(run, model, name, epoch)
+
+
+def write_weights(run: Run, model: nn.Module, name: str, epoch: int) -> None:
+    """Write a weights file that says what it is."""
+    about = {
+        "network": run.about["network"],
+        "data": run.about["data"],
+        "recipe": run.about["recipe_name"],
+        "identity": run.about["identity"],
+        "weights": name,
+        "epoch": epoch,
+    }
+    write_tensors(run.weights_path(name), model.state_dict(), about)

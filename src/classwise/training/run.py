@@ -4,7 +4,7 @@ run.json             recipe, configuration, identity, versions
 history.jsonl        one line per epoch, per-class vectors; append-only
 times.jsonl          seconds per epoch, apart because they differ from run to run
 state.safetensors    all that a resume needs
-weights/*.safetensors  last, best, and the same for every average
+weights/*.safetensors  last, best, every Nth epoch if wanted, and the same for every average
 predictions/*.parquet  written by audits
 """
 
@@ -33,25 +33,50 @@ from classwise.recipe import Recipe, compose
 from classwise.recipe_text import make_method
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
+from classwise.training.fluctuation import mean_fluctuation
+from classwise.training.watched import parse_watched
 
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
+PASSIVE = (
+    "data",
+    "watch",
+    "watch_every",
+    "keep_every",
+)  # options that decide nothing by themselves
 
 
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
-    files = [recipe.slots.begin, recipe.slots.teacher]
+    begin, teacher = config.begin or recipe.slots.begin, recipe.slots.teacher
+    files = [weights_file(begin) if begin else None, Path(teacher) if teacher else None]
     facts: dict[str, Any] = {
         "recipe": {
             name: {key: value for key, value in options.items() if key not in FILES}
             for name, options in recipe.canonical.items()
         },
-        "config": config.model_dump(mode="json", exclude={"data", "watch", "watch_every"}),
+        "config": config.model_dump(mode="json", exclude={*FILES, *PASSIVE}),
         "train": source.train.content_hash,
-        "files": [None if path is None else file_hash(Path(path)) for path in files],
+        "files": [None if path is None else file_hash(path) for path in files],
     }
     if sources := foreign_sources(recipe):
         facts["sources"] = sources
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def weights_file(words: str) -> Path:
+    """The file that a weights file, `RUN` (its last weights) or `RUN@NAME` means."""
+    if Path(words).is_file():
+        return Path(words)
+    folder, name = (words, "last") if Path(words).is_dir() else words.rpartition("@")[::2]
+    if not folder or not Path(folder).is_dir():
+        raise ClasswiseError(
+            f"there is no weights file or run folder {words}; write RUN, RUN@best, or the path of "
+            "a .safetensors or .pth file"
+        )
+    run = Run(Path(folder))
+    if name not in run.weights:
+        raise unknown(f"weights of {folder}", name, run.weights or ["none yet"])
+    return run.weights_path(name)
 
 
 def foreign_sources(recipe: Recipe) -> dict[str, str | None]:
@@ -101,6 +126,7 @@ def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dic
             "extra": slots.extra_outputs or 0,
             "head": slots.head or "linear",
             "head_scale": slots.head_scale or 1.0,
+            **({} if slots.head_path is None else {"head_path": slots.head_path}),
         },
         "versions": {
             "classwise": version("classwise"),
@@ -214,6 +240,29 @@ class Run:
     def history(self) -> list[dict[str, Any]]:
         """One record per finished epoch; a line torn by a crash is passed over."""
         return read_lines(self.path / "history.jsonl")
+
+    def fluctuation(self, of: str, last: int) -> dict[str, Any]:
+        """Mean change of each class, and of the worst, between epochs in a row, over the last ones.
+
+        `of` is written as in `watch`: `valid:pgd-10` is in every history, `valid:pgd-10@ema` for an
+        average; `test:pgd-10@ema` must have been watched in every epoch.
+        """
+        wanted = parse_watched(of, ("valid", "test", "train"))
+        rates, known = {}, set()
+        if wanted.seen.split == "valid":
+            for record in self.history:
+                found = record["valid"].get(wanted.average or "live", {})
+                known |= {f"valid:{attack}" for attack in found}
+                if wanted.seen.attack in found:
+                    rates[record["epoch"]] = found[wanted.seen.attack]
+        else:
+            for record in read_lines(self.path / "watch.jsonl"):
+                known |= set(record) - {"epoch"}
+                if str(wanted) in record:
+                    rates[record["epoch"]] = record[str(wanted)]
+        if not rates:
+            raise unknown(f"statistics of {self.path}", of, known or ["none"])
+        return mean_fluctuation(rates, last)
 
     @property
     def weights(self) -> list[str]:

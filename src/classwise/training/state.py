@@ -75,6 +75,7 @@ def save_state(
         "optimiser": momenta,
         "policies": policies,
         "taken": {average.rule.name: average.taken for average in state.averages},
+        "best_at_gate": {average.rule.name: average.best for average in state.averages},
     }
     write_tensors(path, tensors, about)
 
@@ -108,6 +109,7 @@ def load_state(
             average.rule,
             on_device(f"average.{average.rule.name}") or None,
             about["taken"][average.rule.name],
+            about["best_at_gate"][average.rule.name],
         )
         for average in start.averages
     )

@@ -15,7 +15,8 @@ from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.models.classifier import all_outputs
-from classwise.objective import Outer, plain_step, total
+from classwise.objective import Outer, Reduction, plain_step, total
+from classwise.recipe import epoch_of
 from classwise.slots import Slots
 from classwise.training.config import TrainConfig
 from classwise.types import Batch
@@ -86,7 +87,7 @@ class Step:
                 }
             outer = Outer(found, batch.labels, rows, soft, teacher)
             terms = objective.terms(outer)
-            loss = total(terms, slots.reduction or "mean")
+            loss = total(terms, self._reduction(moment))
             parts = {term.name: float(term.values.detach().mean()) for term in terms}
             states = dict(kept)
             for rule in slots.regularisers:
@@ -112,6 +113,11 @@ class Step:
             for name, logits in counted.items()
         }
         return counts, {"total": seen["total"], **seen["parts"]}
+
+    def _reduction(self, moment: Moment) -> Reduction:
+        start, epochs = self.slots.reduction_start, moment.epochs
+        waiting = start is not None and moment.epoch < max(1, epoch_of(start, epochs))
+        return "mean" if waiting else self.slots.reduction or "mean"
 
     def _backward(self, loss: Tensor) -> None:
         self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward

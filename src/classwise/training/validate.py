@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from classwise.attacks.ball import Ball
+from classwise.attacks.fixed import radii_under
 from classwise.attacks.inner import Moment
 from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
@@ -23,7 +24,10 @@ from classwise.types import Batch, Labels
 
 @dataclass(frozen=True)
 class Checker:
-    """Looks at held-out splits, in eval mode, with one eps for every class."""
+    """Looks at held-out splits, in eval mode, with one eps for every class: the judge's.
+
+    The recipe's own attack, too, has that eps here, with its step as a number or a share of it.
+    """
 
     splits: Mapping[str, Batches]
     num_classes: int
@@ -31,7 +35,7 @@ class Checker:
     ball: Ball
     seed: int
     slots: Slots
-    base: ClassSettings
+    base: ClassSettings  # at this eps
     teacher: nn.Module | None = None
 
     def look(
@@ -60,9 +64,9 @@ class Checker:
         return ClassCounts(empty) if whole is None else whole.to("cpu")
 
     def _under_named_attack(self, model: nn.Module, batch: Batch, attack: str) -> ClassCounts:
-        images = parse_attack(attack).perturb(
-            model, batch, eps=self.eps, ball=self.ball, seed=self.seed
-        )
+        condition = parse_attack(attack)
+        radius = radii_under(condition, self.eps, self.ball, len(batch))
+        images = condition.perturb(model, batch, eps=radius, ball=self.ball, seed=self.seed)
         with torch.no_grad():
             predicted: Labels = model(images).argmax(1)
         return ClassCounts.of(batch.labels, predicted, num_classes=self.num_classes)

@@ -1,0 +1,48 @@
+"""What makes no sense in a whole recipe, though every slot has one owner.
+
+Methods refuse company of their own accord where the reason is theirs (`Method.resolve`); here is
+what follows from the slots, whoever filled them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from classwise.classes.settings import Seen
+from classwise.errors import ClasswiseError
+from classwise.slots import Slots
+
+
+def check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
+    """Refuse compositions that would quietly do nothing, or something else than they say."""
+    base = owners["objective"]
+    for setting in ("class margin", "class step", "class target_odds", "stop"):
+        if setting in owners and slots.reference is None:
+            raise ClasswiseError(
+                f"{owners[setting]} steers an attack, but {base} has none; use at or trades instead"
+            )
+    for policy in slots.policies:
+        if slots.reference is None and Seen("valid", "robust") in policy.needs(1):
+            raise ClasswiseError(
+                f"{owners[f'class {min(policy.writes)}']} looks at the loss under training's own "
+                f"attack, but {base} has none; use at or trades instead"
+            )
+    if "class beta" in owners and slots.beta is None:
+        raise ClasswiseError(
+            f"{owners['class beta']} sets a beta, but {base} has none; use trades instead"
+        )
+    if (
+        slots.mix is not None
+        and slots.objective is not None
+        and slots.objective.views != ("robust",)
+    ):
+        raise ClasswiseError(
+            f"{owners['mix']} changes the labels of attacked images, but {base} does not train on "
+            "those alone; use at instead"
+        )
+    for average in slots.averages:
+        if average.gate is not None and slots.reference is None:
+            raise ClasswiseError(
+                f"{owners[f'averages {average.name}']} opens on robust accuracy, but {base} has no "
+                "attack, so that clean accuracy would decide; use ema instead, or at or trades"
+            )

@@ -1,0 +1,72 @@
+"""The tensors of a weights file, whoever wrote it; nothing in it is imported or evaluated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from classwise.errors import ClasswiseError
+from classwise.training.checkpoint import PickleError, read_safetensors
+
+NESTS = ("state_dict", "model", "net")  # where people's files keep the weights
+
+
+def read_state_dict(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name, and what a file of classwise says of them.
+
+    Safetensors with or without our header, or what `torch.load(weights_only=True)` opens.
+    """
+    try:
+        tensors, about = read_safetensors(path)
+    except PickleError:
+        return _unpickled(path), {}
+    if about is not None and "network" not in about:
+        raise ClasswiseError(f"{path} holds a training state, not weights; take one from weights/")
+    return tensors, about or {}
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch on old formats
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as reason:  # a stranger's file: whatever is wrong with it, it is refused
+        words = " ".join(str(reason).split())[:120]
+        raise ClasswiseError(
+            f"{path} holds more than tensors, or is damaged, and was not opened ({words}); save "
+            "model.state_dict() alone"
+        ) from None
+    found = _innermost(found, path)
+    if not found:
+        raise ClasswiseError(
+            f"{path} holds no tensors by name, nor under {', '.join(NESTS)}; save "
+            "model.state_dict()"
+        )
+    return found
+
+
+def _innermost(found: Any, path: Path) -> dict[str, Tensor]:
+    """The tensors of a mapping, or of the one mapping with tensors under a usual name in it."""
+    if not isinstance(found, Mapping):
+        return {}
+    inside = {key: _innermost(found[key], path) for key in NESTS if key in found}
+    full = {key: tensors for key, tensors in inside.items() if tensors}
+    if len(full) > 1:
+        raise ClasswiseError(
+            f"{path} holds weights under {' and '.join(full)}; save one of them alone"
+        )
+    if full:
+        return next(iter(full.values()))
+    return {str(name): value for name, value in found.items() if _plain(value)}
+
+
+def _plain(value: Any) -> bool:
+    """Whether something is a tensor with numbers of its own, one per entry."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        return False
+    return value.device.type == "cpu" and not value.is_quantized

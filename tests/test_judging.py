@@ -1,0 +1,361 @@
+"""Radius of training and radius of judgement, steps as shares of eps, and watching averages."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from boundaries import files, interrupted_train, quick_train, same_weights, weights
+from refusals import refused
+
+from classwise.attacks.ball import LINF
+from classwise.attacks.fixed import NamedAttack
+from classwise.attacks.inner import InnerAttack
+from classwise.attacks.named import parse_attack
+from classwise.auditing.target import audit_target
+from classwise.data.batches import Batches
+from classwise.data.splits import split_indices
+from classwise.methods import at
+from classwise.recipe import compose
+from classwise.recipe_text import make_method, parse_recipe, read_recipe
+from classwise.report.payload import _series
+from classwise.report.runs import load_runs
+from classwise.spelling import Share
+from classwise.training.config import TrainConfig
+from classwise.training.loop import Trainer, train
+from classwise.training.run import read_lines
+
+LEVEL = 1 / 255
+# Settings with which a few digits are learnt.
+LEARNS = {
+    "eps": 0.05,
+    "epochs": 6,
+    "optimiser": "adamw",
+    "lr": 0.02,
+    "schedule": "constant",
+    "model": "cnn(width=4)",
+}
+
+
+def watched_lines(run):
+    return read_lines(run.path / "watch.jsonl")
+
+
+@pytest.fixture
+def reached(monkeypatch):
+    """How far named attacks and recipes' own ones moved images, and what they were told."""
+    found = {"named": [], "own": []}
+    named, own = NamedAttack.perturb, InnerAttack.perturb
+
+    def by_name(self, model, batch, **facts):
+        moved = named(self, model, batch, **facts)
+        if self.steps:
+            found["named"].append((moved - batch.images).abs().max().item())
+        return moved
+
+    def of_the_recipe(self, model, batch, moment, **facts):
+        views = own(self, model, batch, moment, **facts)
+        away = (views["robust"] - batch.images).abs().max().item()
+        found["own"].append((away, facts["radius"].max().item(), facts["step"].max().item()))
+        return views
+
+    monkeypatch.setattr(NamedAttack, "perturb", by_name)
+    monkeypatch.setattr(InnerAttack, "perturb", of_the_recipe)
+    return found
+
+
+class TestRadiusOfJudgement:
+    @pytest.mark.parametrize("levels", [2, 4, 8, 12, 16])
+    def test_a_sweep_of_training_radii_is_judged_at_one(self, levels, tiny, tmp_path, reached):
+        """The setting of a sweep over training radii: steps of 2/255, judged at 8/255."""
+        options = {"eps": levels * LEVEL, "judge_eps": "8/255", "valid_attack": "pgd-10"}
+        run = quick_train("at(steps=3, step=2/255)", tmp_path / "run", tiny(), epochs=1, **options)
+        assert max(reached["named"]) == pytest.approx(8 * LEVEL, rel=1e-5)
+        assert {round(255 * radius, 4) for _, radius, _ in reached["own"]} == {levels}
+        assert {round(255 * step, 4) for _, _, step in reached["own"]} == {2}
+        assert max(away for away, _, _ in reached["own"]) <= levels * LEVEL * (1 + 1e-5)
+        assert (run.config.eps, run.config.eps_of_judge) == (levels * LEVEL, 8 * LEVEL)
+
+    def test_validation_is_what_the_attack_at_that_radius_leaves(self, tiny, tmp_path):
+        source = tiny(per_class=40, classes=3)
+        run = quick_train("at(steps=2)", tmp_path / "run", source, **LEARNS, judge_eps=0.3)
+        _, rows = split_indices(source.train.labels, run.config.valid, run.config.seed)
+        (batch,) = Batches.of(source.train.subset(rows), 1000, torch.device("cpu"), rows).in_order()
+        model = run.model("last")
+        right = {}
+        for eps in (0.05, 0.3):
+            moved = parse_attack("pgd-2").perturb(
+                model, batch, eps=eps, ball=LINF, seed=run.config.seed
+            )
+            right[eps] = (model(moved).argmax(1) == batch.labels).double().mean().item()
+        assert run.history[-1]["valid"]["live"]["pgd-2"]["overall"] == pytest.approx(right[0.3])
+        assert right[0.3] < right[0.05]
+
+    def test_training_itself_does_not_notice(self, tiny, tmp_path):
+        data = tiny(per_class=40, classes=3)
+        plain = quick_train("at(steps=2)", tmp_path / "plain", data, **LEARNS)
+        same = quick_train("at(steps=2)", tmp_path / "same", data, **LEARNS, judge_eps=0.05)
+        other = quick_train("at(steps=2)", tmp_path / "other", data, **LEARNS, judge_eps=0.3)
+        assert plain.history == same.history
+        assert same_weights(weights(plain), weights(other))
+        assert plain.history[-1]["valid"] != other.history[-1]["valid"]
+        assert plain.about["identity"] != other.about["identity"]
+
+    @pytest.mark.parametrize(("step", "expected"), [("eps/8", 0.1 / 8), ("0.03", 0.03)])
+    def test_policies_see_their_own_attack_at_the_judges_radius(
+        self, step, expected, tiny, tmp_path, reached
+    ):
+        text = f"trades(steps=2, step={step})+wat+ccm"
+        quick_train(text, tmp_path / "run", tiny(), judge_eps=0.1, epochs=3)
+        judged = [one for one in reached["own"] if one[1] == pytest.approx(0.1)]
+        assert judged
+        for away, _, stride in judged:
+            assert away <= 0.1 * (1 + 1e-5)
+            assert stride == pytest.approx(expected)
+        assert any(radius > 0.1001 for _, radius, _ in reached["own"])  # training's
+
+    def test_the_gate_looks_at_the_judges_radius(self, tiny, tmp_path):
+        text = "at(steps=2)+fawa(threshold=0.5, start=0)"
+        data = tiny(per_class=40, classes=3)
+        near = quick_train(text, tmp_path / "near", data, **LEARNS, judge_eps=0)
+        far = quick_train(text, tmp_path / "far", data, **LEARNS, judge_eps=0.9)
+        assert near.history[-1]["averages"]["fawa"] > 0
+        assert far.history[-1]["averages"]["fawa"] == 0
+        assert same_weights(weights(near), weights(far))
+
+    def test_audits_begin_at_the_judges_radius(self, tmp_path):
+        options = {"data": "digits", "subset": 60, "epochs": 1, "model": "cnn(width=2)"}
+        run = train(
+            "at(steps=1)", out=tmp_path / "run", eps=0.05, judge_eps=0.1, quiet=True, **options
+        )
+        facts = {"limit": 20, "quiet": True}
+        (own,) = audit_target(str(run.path), attacks="clean,pgd-1,pgd-1(eps=0.2)", **facts)
+        assert {name: own.report[name].eps for name in own.report} == pytest.approx(
+            {"clean": 0, "pgd-1": 0.1, "pgd-1(eps=51/255)": 0.2}
+        )
+
+    def test_what_makes_no_sense_is_refused_before_training(self, tiny, tmp_path):
+        with refused("eps is 8.0", "8/255"):
+            TrainConfig(judge_eps=8)
+        assert TrainConfig(judge_eps=8, norm="L2").eps_of_judge == 8
+        assert TrainConfig(judge_eps=0).eps_of_judge == 0
+        assert TrainConfig(eps=0.1).eps_of_judge == 0.1
+        with refused("pgd-2(eps=", "judge_eps"):
+            quick_train("at", tmp_path / "run", tiny(), valid_attack="pgd-2(eps=4/255)")
+        with refused("eps is 2.0", "2/255"):
+            quick_train("at", tmp_path / "run", tiny(), watch="test:pgd-2(eps=2)")
+        assert not (tmp_path / "run").exists()
+
+
+class TestSteps:
+    @pytest.mark.parametrize("base", ["at", "trades", "mart", "absld(teacher=x)"])
+    def test_the_default_is_a_quarter_spelt_out_or_not(self, base):
+        name, bracket, rest = base.partition("(")
+        spelt = f"{name}(step=eps/4{',' + rest if bracket else ')'}"
+        plain, said = parse_recipe(base), parse_recipe(spelt)
+        assert plain == said
+        assert plain.canonical[name]["step"] == "eps/4"
+        assert json.loads(json.dumps(plain.canonical))[name]["step"] == "eps/4"
+
+    @pytest.mark.parametrize(
+        ("text", "eps", "step"),
+        [
+            ("at", 0.2, 0.05),
+            ("at(step=eps/8)", 0.2, 0.025),
+            ("at(step=eps/2.5)", 0.2, 0.08),
+            ("at(step=2/255)", 0.2, 2 / 255),
+            ("at(step=2/255)", 16 / 255, 2 / 255),
+            ("clean", 0.2, 0.05),
+        ],
+    )
+    def test_a_share_follows_the_radius_and_a_number_does_not(self, text, eps, step):
+        settings = parse_recipe(text).slots.alike(3, eps)
+        assert settings.step.tolist() == pytest.approx([step] * 3)
+        assert settings.margin.tolist() == pytest.approx([eps] * 3)
+
+    @pytest.mark.parametrize("text", ["at(step=eps/8)", "at(step=0.01)", "at", "at(step=eps/3)"])
+    def test_records_give_the_recipe_back(self, text):
+        recipe = parse_recipe(text)
+        stored = json.loads(json.dumps(recipe.canonical))
+        assert compose(make_method(n, options) for n, options in stored.items()) == recipe
+
+    def test_every_way_to_write_it(self, tmp_path):
+        file = tmp_path / "recipe.toml"
+        file.write_text('compose = "at"\n[at]\nstep = "eps/8"\n')
+        expected = parse_recipe("at(step=eps/8)")
+        assert read_recipe(file) == expected
+        assert parse_recipe("at", {"at.step": "eps/8"}) == expected
+        assert compose([at(step="eps/8")]) == compose([at(step=Share(8))]) == expected
+        assert compose([at(step=None)]) == compose([at()])  # as older records have it
+
+    @pytest.mark.parametrize("step", ["eps/0", "eps/-2", "eps/x", "fast", "0", "2", "eps", "[1]"])
+    def test_nonsense_is_refused(self, step):
+        with refused("step"):
+            parse_recipe(f"at(step={step})")
+
+    @pytest.mark.parametrize("attack", ["pgd-3", "cw-3", "pgd-3(verdict=any)"])
+    def test_audits_read_the_same_spelling(self, attack, net):
+        model = net().eval()
+        images = torch.rand(
+            6, 1, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+        )
+        index = torch.arange(6)
+        batch = Batches(images, index % 4, index, 6)
+        inside = attack.partition("(")[2].rstrip(")")
+        call = attack.partition("(")[0]
+
+        def moved(step, eps):
+            text = f"{call}({','.join(filter(None, [f'step={step}', inside]))})"
+            (one,) = batch.in_order()
+            facts = {"eps": eps, "ball": LINF, "seed": 0}
+            return parse_attack(text).perturb(model, one, **facts)
+
+        for eps in (0.1, 0.4):
+            torch.testing.assert_close(moved("eps/8", eps), moved(eps / 8, eps), rtol=0, atol=1e-15)
+        assert not torch.equal(moved("eps/8", 0.4), moved("eps/2", 0.4))
+        assert parse_attack(f"{call}(step=eps/4)").name == call
+        assert parse_attack(f"{call}( step = eps/8 )").name == f"{call}(step=eps/8)"
+
+
+class TestWatching:
+    TEXT = "at(steps=2)+ema(start=2)+swa(start=3)+fawa(threshold=1.5)"
+
+    def test_averages_beside_the_live_weights(self, tiny, tmp_path):
+        watch = "test:pgd-2, test:pgd-2@ema,test:clean@swa,test:pgd-2(eps=0.4)@ema,test:clean@fawa"
+        run = quick_train(self.TEXT, tmp_path / "run", tiny(), watch=watch)
+        own, live = "test:pgd-2(eps=102/255)@ema", {"epoch", "test:pgd-2"}
+        began = live | {"test:pgd-2@ema", own}
+        assert [set(line) for line in watched_lines(run)] == [
+            live,
+            began,
+            began | {"test:clean@swa"},
+        ]
+        last = watched_lines(run)[-1]
+        (batch,) = Batches.of(tiny().test, 1000, torch.device("cpu")).in_order()
+        for key, eps in (("test:pgd-2@ema", 0.2), (own, 0.4)):
+            model = run.model("ema-last")
+            moved = parse_attack("pgd-2").perturb(
+                model, batch, eps=eps, ball=LINF, seed=run.config.seed
+            )
+            right = (model(moved).argmax(1) == batch.labels).double().mean().item()
+            assert last[key]["overall"] == pytest.approx(right)
+
+    def test_it_changes_nothing_and_goes_on_after_a_kill(self, tiny, tmp_path, monkeypatch):
+        plain = quick_train(self.TEXT, tmp_path / "plain", tiny())
+        facts = {"watch": "test:pgd-2@ema,test:clean@swa"}
+        watched = quick_train(self.TEXT, tmp_path / "watched", tiny(), **facts)
+        run_epoch = Trainer.run_epoch
+
+        def cut(self, state, progress):
+            if state.epoch == 2:
+                raise KeyboardInterrupt
+            return run_epoch(self, state, progress)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "run_epoch", cut)
+            with pytest.raises(KeyboardInterrupt):
+                quick_train(self.TEXT, tmp_path / "cut", tiny(), **facts)
+        resumed = quick_train(self.TEXT, tmp_path / "cut", tiny(), resume=True, **facts)
+        assert {n: b for n, b in files(plain).items() if n != "run.json"} == {
+            n: b for n, b in files(watched).items() if n != "run.json"
+        }
+        assert watched_lines(watched) == watched_lines(resumed)
+        assert len(watched_lines(watched)[-1]) == 3
+
+    def test_the_report_draws_it(self, tmp_path):
+        options = {"data": "digits", "subset": 60, "epochs": 2, "model": "cnn(width=2)", "eps": 0.1}
+        run = train(
+            "at(steps=1)+ema(start=2)",
+            out=tmp_path / "run",
+            watch="test:clean@ema",
+            quiet=True,
+            **options,
+        )
+        audit_target(str(run.path), attacks="clean", limit=20, quiet=True)
+        (read,) = load_runs([run.path])
+        assert ["watched, test:clean@ema" in _series(one) for one in read.history] == [False, True]
+
+    @pytest.mark.parametrize(
+        ("recipe", "watch", "words"),
+        [
+            ("at+ema", "test:pgd-2@emma", ("emma", "did you mean 'ema'")),
+            ("at+ema", "test:pgd-2@fawa", ("fawa", "ema")),
+            ("at", "test:pgd-2@ema", ("'ema'", "none")),
+            ("at+ema", "test:pgd-2@", ("SPLIT:ATTACK@AVERAGE",)),
+            ("at+ema", "test@ema", ("SPLIT:ATTACK",)),
+        ],
+    )
+    def test_unknown_averages_are_refused_before_training(
+        self, recipe, watch, words, tiny, tmp_path
+    ):
+        with refused(*words):
+            quick_train(recipe, tmp_path / "run", tiny(), watch=watch)
+        assert not (tmp_path / "run").exists()
+
+
+def swings(history, weights, attack):
+    """Fluctuation of every record by a straight loop over the rates themselves."""
+    found = []
+    for before, now in zip([None, *history], history, strict=False):
+        old = before and before["valid"].get(weights, {}).get(attack)
+        new = now["valid"].get(weights, {}).get(attack)
+        if not old or not new:
+            found.append(None)
+            continue
+        each = []
+        for k in range(len(new["by_class"])):
+            a, b = old["by_class"][k], new["by_class"][k]
+            each.append(None if a is None or b is None else abs(b - a))
+        lows = [min(x for x in one["by_class"] if x is not None) for one in (old, new)]
+        found.append({"worst": abs(lows[1] - lows[0]), "by_class": each})
+    return found
+
+
+class TestFluctuation:
+    TEXT = "at(steps=2)+ema(start=2)"
+
+    def test_every_record_has_that_of_every_weights(self, tiny, tmp_path):
+        data = tiny(per_class=40, classes=4, missing=(3,))
+        run = quick_train(self.TEXT, tmp_path / "run", data, **{**LEARNS, "epochs": 5})
+        for name in ("live", "ema"):
+            for attack in ("clean", "pgd-2"):
+                expected = swings(run.history, name, attack)
+                got = [one["fluctuation"].get(name, {}).get(attack) for one in run.history]
+                assert got == expected
+                assert sum(one is not None for one in got) == (4 if name == "live" else 3)
+        assert any(one["fluctuation"]["live"]["clean"]["worst"] for one in run.history[1:])
+        assert run.history[1]["fluctuation"]["live"]["clean"]["by_class"][3] is None
+
+    def test_a_resumed_run_is_the_straight_one(self, tiny, tmp_path, monkeypatch):
+        straight = quick_train(self.TEXT, tmp_path / "straight", tiny(), epochs=4)
+        resumed = interrupted_train(self.TEXT, tmp_path / "cut", tiny(), monkeypatch, 3, epochs=4)
+        assert files(straight) == files(resumed)
+
+    def test_the_mean_over_the_last_epochs(self, tiny, tmp_path):
+        data, watch = tiny(per_class=40, classes=3, test=9), "test:pgd-2,test:pgd-2@ema"
+        run = quick_train(self.TEXT, tmp_path / "run", data, **{**LEARNS, "epochs": 5}, watch=watch)
+        for of, name in (("valid:pgd-2", "live"), ("valid:pgd-2@ema", "ema")):
+            last = swings(run.history, name, "pgd-2")[-2:]
+            found = run.fluctuation(of, last=2)
+            assert found["worst"] == pytest.approx(np.mean([one["worst"] for one in last]))
+            assert found["by_class"] == pytest.approx(
+                np.mean([one["by_class"] for one in last], axis=0)
+            )
+        lines = watched_lines(run)
+        test = [line["test:pgd-2@ema"]["by_class"] for line in lines if "test:pgd-2@ema" in line]
+        change = np.abs(np.diff(test, axis=0))
+        assert run.fluctuation("test:pgd-2@ema", last=3)["by_class"] == pytest.approx(
+            change.mean(0)
+        )
+        with refused("last 4 epochs", "smaller"):
+            run.fluctuation("test:pgd-2@ema", last=4)
+        with refused("last 0", "1 at the least"):
+            run.fluctuation("valid:clean", last=0)
+        with refused("valid:pgd-20", "did you mean 'valid:pgd-2'"):
+            run.fluctuation("valid:pgd-20", last=2)
+
+    def test_epochs_that_were_passed_over_are_no_neighbours(self, tiny, tmp_path):
+        options = {"watch": "test:clean", "watch_every": 2, "epochs": 4}
+        run = quick_train("at(steps=1)", tmp_path / "run", tiny(), **options)
+        with refused("last 1 epochs", "2 between 2 to 4"):
+            run.fluctuation("test:clean", last=1)
