@@ -15,6 +15,7 @@ from classwise.laws import check_method
 from classwise.methods import METHODS, at, ccm
 from classwise.recipe import compose
 from classwise.recipe_text import load_recipe, make_method, parse_recipe
+from classwise.report.summary import _has_averages
 from classwise.studies.grid import Job, jobs_of, run_grid, run_job
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
@@ -77,8 +78,10 @@ class TestTheGuide:
     def test_its_method_keeps_every_law(self, package):  # noqa: ARG002
         assert len(blocks("python")[0].splitlines()) < 35
         exec(blocks("python")[1], {})  # the call of check_method
-        with pytest.raises(AssertionError, match="at"):
-            check_method(boost(rate=0.3), beside="clean")  # nobody attacks, so nobody counts
+
+    def test_statistics_that_are_not_there_are_told(self, package, tiny):  # noqa: ARG002
+        with refused("WeighBroken", "train:robust", "base without an attack"):
+            train(f"clean+{NAME}", out="run", source=tiny(), quiet=True, **QUICK)
 
     def test_its_commands_work(self, package):  # noqa: ARG002
         recipe, training, study = blocks("bash")[0].strip().splitlines()
@@ -493,6 +496,18 @@ class TestInstalled:
         assert make_method("boost", {}).name == "boost"
         assert any(row[0] == "at" and "built in" in row[1] for row in methods()[1])
         assert run("list", "methods").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "averaged"),
+    [
+        *(("at+trap:Boost+ema", True), ("ema+trap:Base", True), ("cfa+trap:Base", True)),
+        *(("at+trap:Boost", False), ("trap:Base", False), ("mine.toml", False), ("at+at", False)),
+    ],
+)
+def test_a_report_reads_averages_from_the_names_alone(recipe, averaged):
+    assert _has_averages(recipe) is averaged
+    assert "trap" not in sys.modules
 
 
 def test_what_a_method_needs_is_at_hand():

@@ -169,7 +169,12 @@ class Chain:
         """Begin from `base` every time, so that nothing accumulates by accident."""
         settings, after = base, []
         for policy in self.policies:
-            settings, successor = policy.update(settings, feedback)
+            try:
+                settings, successor = policy.update(settings, feedback)
+            except KeyError as reason:
+                if reason.args and isinstance(reason.args[0], Seen):
+                    raise _not_counted(policy, reason.args[0]) from reason
+                raise
             after.append(successor)
         return settings, Chain(after)
 
@@ -229,6 +234,14 @@ def _check_policy(policy: ClassPolicy) -> None:
             "feedback) that returns the new settings and the policy after it"
         )
     policy_state(policy)  # refuses what a file could not hold
+
+
+def _not_counted(policy: ClassPolicy, seen: Seen) -> ClasswiseError:
+    """Say which statistics a policy missed."""
+    return ClasswiseError(
+        f"{type(policy).__name__} looks at {seen.split}:{seen.attack}, but nothing was counted "
+        "there: a base without an attack has no robust images, and valid=0 no validation images"
+    )
 
 
 def _is_plain(value: Any) -> bool:
