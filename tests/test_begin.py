@@ -4,10 +4,12 @@ import os
 import pickle
 from collections import OrderedDict
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
+from cases import CASES
 from refusals import refused
 from safetensors.torch import save_file
 from short_runs import QUICK, short_run, weights_of
@@ -15,6 +17,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from classwise import cli
+from classwise.laws.made_up import write_teacher
 from classwise.methods import at
 from classwise.recipe import Method, compose
 from classwise.recipe_text import parse_recipe
@@ -157,6 +160,20 @@ def test_a_whole_pickled_model_is_refused(begun, tmp_path):
     torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")
     with refused("whole.pt", "state_dict"):
         begun(str(tmp_path / "whole.pt"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_method_begins_from_other_weights(
+    case, begun, first_tensors, tmp_path, tiny, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if case.recipe.slots.teacher:
+        write_teacher(Path("teacher.safetensors"), tiny())
+    torch.save(first_tensors, "first.pth")
+    run, found = begun("first.pth", case.text)
+    for name, value in found.items():
+        assert torch.equal(value[: len(first_tensors[name])], first_tensors[name]), name
+    assert run.about["begin"]["unused"] == (["head.bias"] if case.recipe.slots.head else [])
 
 
 class TestWhatFits:
