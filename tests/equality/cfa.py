@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.average import RunningAverage
 from equality.class_statistics import counts, table
 from equality.comparison import Comparison, Released, largest, over

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from classwise.data.augment import fit_augment
 from classwise.draws import Draws
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from equality.comparison import Comparison, Released, largest
 
 CODE = Released("TreeLLi/DA-Alone-Improves-AT", "38b740a")

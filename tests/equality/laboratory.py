@@ -19,7 +19,7 @@ from classwise.attacks.inner import Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
 from classwise.models.classifier import Classifier
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.config import TrainConfig, make_optimiser
 from classwise.training.step import Step
 from classwise.types import Batch

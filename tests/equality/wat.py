@@ -12,7 +12,7 @@ from classwise.attacks.inner import Moment
 from classwise.classes.settings import ClassSettings
 from classwise.data.batches import Batches
 from classwise.methods.li2023_wat import VALID
-from classwise.recipe import parse_recipe
+from classwise.recipe_text import parse_recipe
 from classwise.training.validate import Checker
 from equality.comparison import Comparison, Released, largest, over
 from equality.laboratory import (
