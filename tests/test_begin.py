@@ -3,6 +3,8 @@
 import os
 import pickle
 from collections import OrderedDict
+from contextlib import contextmanager, suppress
+from typing import ClassVar
 
 import pytest
 import torch
@@ -13,11 +15,15 @@ from torch import nn
 from typer.testing import CliRunner
 
 from classwise import cli
+from classwise.methods import at
 from classwise.recipe_text import parse_recipe
+from classwise.slots import Slots
 from classwise.training.begin import begin_from
 from classwise.training.checkpoint import read_tensors, write_tensors
 from classwise.training.loop import train
 from classwise.training.presets import apply_preset
+from classwise.training.run import Run
+from classwise.training.step import Step
 
 
 @pytest.fixture
@@ -26,15 +32,32 @@ def first(tmp_path, tiny):
 
 
 @pytest.fixture
-def begun(tmp_path, tiny):
+def stopped(monkeypatch):
+    """Training stops before its first step; `with stopped():` is where it may."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def stopped():
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(Step, "__call__", stop)
+            yield
+
+    return stopped
+
+
+@pytest.fixture
+def begun(tmp_path, tiny, stopped):
     """The model's tensors at the beginning of a run that begins from something."""
     number = 0
 
     def begin(words, recipe="at(steps=1)", source=None, **options):
         nonlocal number
         number += 1
-        options = {"epochs": 0, "begin": words, **options}
-        run = short_run(tmp_path / f"begun {number}", recipe, source or tiny(), **options)
+        run = Run(tmp_path / f"begun {number}")
+        with stopped():
+            short_run(run.path, recipe, source or tiny(), begin=words, **options)
         state = read_tensors(run.path / "state.safetensors")[0]
         return run, {n[6:]: value for n, value in state.items() if n.startswith("model.")}
 
@@ -137,7 +160,7 @@ def test_a_whole_pickled_model_is_refused(begun, tmp_path):
 
 class TestWhatFits:
     def test_what_does_not_fit_is_told_and_left_as_the_seed_made_it(
-        self, begun, tmp_path, first_tensors, tiny, capsys
+        self, begun, stopped, tmp_path, first_tensors, tiny, capsys
     ):
         seeded = begun(None)[1]
         changed = {n: t for n, t in first_tensors.items() if n != "features.conv1.bias"}
@@ -155,9 +178,10 @@ class TestWhatFits:
         assert card["differing"]["head.bias"] == "int64(10,), not float32(10,)"
         assert card["unused"] == ["odd.one"]
         assert card["taken"] == len(found) - 3
-        options = {**QUICK, "epochs": 0, "begin": str(tmp_path / "odd.safetensors")}
+        options = {**QUICK, "begin": str(tmp_path / "odd.safetensors")}
         assert capsys.readouterr().err == ""  # quiet
-        train("at(steps=1)", out=tmp_path / "loud", source=tiny(), **options)
+        with stopped():
+            train("at(steps=1)", out=tmp_path / "loud", source=tiny(), **options)
         told = capsys.readouterr().err
         for word in ("9 of 12", "conv1.bias", "conv2.weight is float32(9, 9)", "odd.one"):
             assert word in told
@@ -184,7 +208,9 @@ class TestWhatFits:
         with refused("head.bias", "not finite"):
             begun(str(tmp_path / "nan.pt"))
 
-    def test_odd_tensors_and_names_do_no_harm(self, begun, tmp_path, first_tensors, tiny, capsys):
+    def test_odd_tensors_and_names_do_no_harm(
+        self, begun, stopped, tmp_path, first_tensors, tiny, capsys
+    ):
         held = {
             **first_tensors,
             "\x1b[31mred": torch.zeros(1),
@@ -193,8 +219,10 @@ class TestWhatFits:
             "module.mean": torch.zeros(1, 1, 1, 1),
         }
         torch.save(held, tmp_path / "odd.pt")
-        options = {**QUICK, "epochs": 0, "begin": str(tmp_path / "odd.pt")}
-        run = train("at(steps=1)", out=tmp_path / "loud", source=tiny(), **options)
+        options = {**QUICK, "begin": str(tmp_path / "odd.pt")}
+        run = Run(tmp_path / "loud")
+        with stopped():
+            train("at(steps=1)", out=run.path, source=tiny(), **options)
         assert run.about["begin"]["new"] == ["head.weight", "head.bias"]
         assert run.about["begin"]["unused"] == ["\x1b[31mred", "module.mean"]
         assert "\x1b" not in capsys.readouterr().err
@@ -210,7 +238,16 @@ class TestWhatFits:
         assert model.module.weight.eq(1).all()
 
 
-LABELAUG = "at(steps=1)+labelaug(slots=2)"
+class Idle(Method):
+    """Two outputs behind the classes that no label names."""
+
+    name: ClassVar[str] = "idle"
+
+    def fill(self):
+        return Slots(extra_outputs=2)
+
+
+WIDE = compose([at(steps=1), Idle()])
 
 
 class TestHeads:
@@ -218,7 +255,7 @@ class TestHeads:
         plain = tmp_path / "plain.safetensors"
         save_file(weights_of(first), plain)
         for words in (str(first.path), str(plain)):
-            run, found = begun(words, LABELAUG)
+            run, found = begun(words, WIDE)
             for name in ("head.weight", "head.bias"):
                 assert torch.equal(found[name][:10], weights_of(first)[name])
                 assert found[name].shape[0] == 12
@@ -227,13 +264,13 @@ class TestHeads:
             assert not run.about["begin"]["new"]
 
     def test_and_shrink_again(self, tmp_path, tiny, begun):
-        wide = short_run(tmp_path / "wide", LABELAUG, tiny(), seed=3)
+        wide = short_run(tmp_path / "wide", WIDE, tiny(), seed=3)
         for recipe, outputs in [("at(steps=1)", 10), ("at(steps=1)+labelaug", 11)]:
             _, found = begun(str(wide.path), recipe)
             assert found["head.weight"].shape[0] == outputs
             assert torch.equal(found["head.weight"][:10], weights_of(wide)["head.weight"][:10])
             assert not found["head.weight"][10:].any()
-        _, found = begun(str(wide.path), LABELAUG)
+        _, found = begun(str(wide.path), WIDE)
         assert same(found, weights_of(wide))
         assert found["head.weight"][10:].any()
 

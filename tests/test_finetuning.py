@@ -357,7 +357,7 @@ class TestOwnModels:
             **{"rates": {"backbone.fc": 5}, "optimiser": "adam", "lr": 0.01, "keep_every": 2},
             **{"warmup": 1, "eps_warmup": 0.5, "epochs": 4},
         }
-        recipe = "at(steps=1, batchnorm=train)+labelaug(slots=2, share=0.3)"
+        recipe = "at(steps=1, batchnorm=train)+labelaug(share=0.3)"
 
         def go(folder, resume=False):
             config = TrainConfig(**{**QUICK, **options})
@@ -383,7 +383,7 @@ class TestOwnModels:
         assert (resumed.path / history).read_text() == (straight.path / history).read_text()
         found = weights_of(straight)
         assert set(found) == set(weights_of(first))  # names stay
-        assert found["backbone.fc.weight"].shape == (12, 8)
+        assert found["backbone.fc.weight"].shape == (11, 8)
         assert found["backbone.fc.weight"][10].any()  # the attack's slot has learnt
         for name in found:
             assert torch.equal(found[name], weights_of(first)[name]) == ("norm" in name), name

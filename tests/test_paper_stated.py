@@ -121,6 +121,15 @@ def read(cell, like):
     return cell if isinstance(like, str) else float(Fraction(cell))
 
 
+def parts_of(recipe):
+    """Names of the methods; `cfa` is those of its parts that it brings to this base."""
+    names = {method.name for method in recipe.methods} - {"crop"}  # the column `padding` has it
+    if "cfa" in names:
+        calibrated = recipe.canonical["cfa"]["beta_floor"] is not None
+        names = names - {"cfa"} | {"ccm", "fawa"} | ({"ccr"} if calibrated else set())
+    return names
+
+
 def epochs_of(when, epochs):
     return when * epochs if when < 1 else when
 
@@ -152,6 +161,13 @@ def test_the_training_settings_are_the_stated_ones(key):
 
 
 @pytest.mark.parametrize("key", ROWS, ids=lambda key: " / ".join(key))
+def test_the_methods_are_the_stated_ones(key):
+    recipe, _ = ROWS[key].resolve()
+    assert parts_of(recipe) == set(STATED[key]["methods"].split())
+    assert ("crop" in {method.name for method in recipe.methods}) == bool(STATED[key]["padding"])
+
+
+@pytest.mark.parametrize("key", ROWS, ids=lambda key: " / ".join(key))
 def test_the_options_of_every_method_are_the_stated_ones(key):
     recipe, config = ROWS[key].resolve()
     stated, defaults = STATED[key], documented({method.name for method in recipe.methods})
@@ -180,7 +196,8 @@ def test_the_options_of_every_method_are_the_stated_ones(key):
 def test_the_table_has_every_row_and_states_all_it_could():
     assert len(STATED) == len(TABLE)
     assert STATED.keys() == ROWS.keys()
-    assert set(COLUMNS.values()) | set(TrainConfig.model_fields) | set(KEYS) >= set(TABLE[0])
+    known = {*COLUMNS.values(), *TrainConfig.model_fields, *KEYS, "methods"}
+    assert known >= set(TABLE[0])
 
 
 @pytest.mark.parametrize("spec", sorted({row.model for row in paper_rows()}))

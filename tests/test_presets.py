@@ -109,8 +109,10 @@ class TestMethodOptions:
         assert taus == [0] * 20 + [1] * 20 + [2] * 20 + [3] * 20 + [4] * 10
         assert (recipe.slots.beta, recipe.slots.jitter) == (6, None)
 
-    def test_dafa_acts_after_epoch_70(self):
-        recipe, config = apply_preset("paper:dafa", parse_recipe("trades+dafa"), {})
+    @pytest.mark.parametrize("base", ["at", "trades"])
+    def test_dafa_attacks_in_eval_mode_and_acts_after_epoch_70(self, base):
+        recipe, config = apply_preset("paper:dafa", parse_recipe(f"{base}+dafa"), {})
+        assert recipe.slots.batchnorm == "eval"
         assert round(recipe.slots.policies[0].start * config.epochs) == 70
 
     @pytest.mark.parametrize(("variant", "tuning"), [("both", 40), ("remargin", 120)])

@@ -20,7 +20,8 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
 from classwise.models.classifier import Classifier
 from classwise.recipe_text import parse_recipe
-from classwise.training.config import TrainConfig, make_optimiser
+from classwise.training.config import TrainConfig
+from classwise.training.schedule import make_optimiser
 from classwise.training.step import Step
 from classwise.types import Batch
 from equality.comparison import largest

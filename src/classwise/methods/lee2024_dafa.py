@@ -90,12 +90,17 @@ class DAFA(Method):
     start: Annotated[float, Field(ge=0)] = 70 / 110  # epoch, or fraction of the run
     floor: Annotated[float, Field(gt=0, le=1)] = 0.1  # least W
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
-        return Script(
-            model="resnet18", epochs=110, drops=(99, 104), weight_decay=5e-4, nesterov=True
-        )
-
     def fill(self) -> Slots:
         """One policy."""
         return Slots(policies=(SimilarityWeights(self.strength, self.start, self.floor),))
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
+        return Script(
+            model="resnet18",
+            epochs=110,
+            drops=(99, 104),
+            weight_decay=5e-4,
+            nesterov=True,
+            base={"batchnorm": "eval"},  # on AT as on TRADES
+        )

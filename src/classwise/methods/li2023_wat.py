@@ -63,10 +63,10 @@ class WAT(Method):
 
     rate: Annotated[float, Field(ge=0)] = 0.1  # η
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """WAT's script; the last 300 of CIFAR-10's 5000 images of a class validate."""
-        return Script(model="resnet18", epochs=100, valid="last:0.06")
-
     def fill(self) -> Slots:
         """One policy, which writes both weights."""
         return Slots(policies=(ExpertWeights(self.rate),))
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """WAT's script; the last 300 of CIFAR-10's 5000 images of a class validate."""
+        return Script(model="resnet18", epochs=100, valid="last:0.06")

@@ -55,10 +55,6 @@ class Mart(Method):
     step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """The script for ResNet-18."""
-        return Script(model="resnet18", epochs=120, lr=0.01, weight_decay=3.5e-3)
-
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""
         return Slots(
@@ -70,3 +66,7 @@ class Mart(Method):
             objective=MartObjective(),
             beta=self.beta,
         )
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """The script for ResNet-18."""
+        return Script(model="resnet18", epochs=120, lr=0.01, weight_decay=3.5e-3)

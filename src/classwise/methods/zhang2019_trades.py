@@ -67,10 +67,6 @@ class Trades(Method):
             chosen["normalised"] = bool(among.names & {"ccr", "cfa"})
         return self.model_copy(update=chosen)
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
-        """TRADES' script, the ancestor of most others."""
-        return Script(model="wrn-34-10", epochs=76)
-
     def fill(self) -> Slots:
         """Fill the attack, the objective and its β."""
         return Slots(
@@ -82,3 +78,7 @@ class Trades(Method):
             objective=TradesObjective(bool(self.normalised)),
             beta=self.beta,
         )
+
+    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+        """TRADES' script, the ancestor of most others."""
+        return Script(model="wrn-34-10", epochs=76)

@@ -118,7 +118,7 @@ def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
             begun.taken.append(name)
         elif fit == "classes":
             state[name] = torch.cat([there[:k].to(value), value[k:]])
-            begun.grown[name] = f"the rows of the {k} classes taken, {len(value) - k} more are new"
+            begun.grown[name] = f"the rows of the {k} classes taken, new rows: {len(value) - k}"
         else:
             begun.differing[name] = head.difference(there, value)
     begun.unused.extend(sorted(found))
@@ -204,13 +204,13 @@ def _check(begun: Begun, wanted: Mapping[str, Tensor], fitted: Mapping[str, Any]
         pairs = []
         for name in begun.new:
             near = difflib.get_close_matches(name, begun.unused, n=1)
-            pairs += [f"{name} is perhaps its {near[0]}"] if near else []
-        hints = [f"{name} is {words}" for name, words in begun.differing.items()] + pairs
+            pairs += [f"its {near[0]} is perhaps the model's {name}"] if near else []
+        hints = [f"its {name} is {words}" for name, words in begun.differing.items()] + pairs
         if not hints:
-            hints = [f"{_some(list(wanted))}; the file has {_some(begun.unused)}"]
+            hints = [f"the model has {_some(list(wanted))}; the file has {_some(begun.unused)}"]
         raise ClasswiseError(
             f"{begun.file} does not fit: it has {begun.fitting} of the model's {begun.of} tensors, "
-            f"and half are needed; the model's {_some(hints)}"
+            f"and half are needed; {_some(hints)}"
         )
     for name in (*begun.taken, *begun.grown):
         if not bool(torch.isfinite(fitted[name]).all()):

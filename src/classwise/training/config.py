@@ -125,7 +125,7 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
         for name in ("warmup", "eps_warmup"):
-            if self.epochs and getattr(self, name) >= self.epochs:
+            if getattr(self, name) >= self.epochs:
                 raise ClasswiseError(
                     f"{name}={getattr(self, name):g} does not end within {self.epochs} epochs; "
                     "give fewer epochs, or a fraction below 1"
