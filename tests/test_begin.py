@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from classwise import cli
 from classwise.methods import at
+from classwise.recipe import Method, compose
 from classwise.recipe_text import parse_recipe
 from classwise.slots import Slots
 from classwise.training.begin import begin_from

@@ -20,6 +20,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
 from classwise.models.classifier import Classifier
 from classwise.recipe_text import parse_recipe
+from classwise.spelling import Share
 from classwise.training.config import TrainConfig
 from classwise.training.schedule import make_optimiser
 from classwise.training.step import Step
@@ -181,7 +182,8 @@ def settings_along(
     with float64():
         slots = parse_recipe(text).slots
         chain = Chain(slots.policies)
-        step = here.step if slots.step is None else slots.step
+        # a step that the recipe states as a share of eps is the one of this world
+        step = here.step if isinstance(slots.step, Share | None) else slots.step
         base = ClassSettings.uniform(
             here.num_classes, margin=here.eps, step=step, beta=slots.beta or 0.0
         )

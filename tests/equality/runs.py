@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import open_data
 from classwise.draws import Draws
+from classwise.recipe_text import parse_recipe
 from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
-from classwise.training.loop import train
+from classwise.training.loop import Trainer, train
+from classwise.training.run import Run
 from equality import cfa
 from equality.comparison import Comparison, Released, largest
 from equality.laboratory import (
@@ -191,13 +193,13 @@ def case(recipe: str, losses: Losses, rate: float, beta: float = 0.0, classwise:
         seed=SEED,
     )
     with TemporaryDirectory() as folder, float64():
-        begun = train(recipe, config, out=Path(folder) / "0", source=source, quiet=True, epochs=0)
-        state = read_tensors(begun.path / "state.safetensors")[0]
+        before = Run(Path(folder) / "0")
+        trainer = Trainer(before, parse_recipe(recipe), config, source, torch.device("cpu"))
+        first = {name: value.clone() for name, value in trainer.model.state_dict().items()}
         run = train(recipe, config, out=Path(folder) / "3", source=source, quiet=True)
         ours = {name: read_tensors(run.weights_path(name))[0] for name in run.weights}
         assert run.history[-1]["lr"] < rate  # it has dropped on the way
         model = network(CLASSES, 1)
-        first = {k.removeprefix("model."): v for k, v in state.items() if k.startswith("model.")}
         model.load_state_dict(first)
         theirs = Straight(model, [torch.zeros_like(p) for p in model.parameters()], rate)
         straight_run(theirs, source.train, losses, beta, classwise)
