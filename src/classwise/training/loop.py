@@ -39,9 +39,10 @@ from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train
 from classwise.training.config import TrainConfig, choose_device
 from classwise.training.fluctuation import fluctuations
+from classwise.training.identity import describe_run
 from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
-from classwise.training.run import Run, append_line, describe_run, read_lines, rewrite_lines
+from classwise.training.run import Run, append_line, read_lines, rewrite_lines
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step

@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
-from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
-from classwise.foreign import installed, is_foreign, source_hash
+from classwise.foreign import installed
 from classwise.methods import METHODS
 from classwise.models.card import model_of_card, read_card
 from classwise.recipe import Recipe, compose
@@ -35,32 +31,6 @@ from classwise.training.checkpoint import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.fluctuation import mean_fluctuation
 from classwise.training.watched import parse_watched
-
-FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
-PASSIVE = (
-    "data",
-    "watch",
-    "watch_every",
-    "keep_every",
-)  # options that decide nothing by themselves
-
-
-def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
-    """Sixteen hex digits over all that decides the result; not device, paths or threads."""
-    begin, teacher = config.begin or recipe.slots.begin, recipe.slots.teacher
-    files = [weights_file(begin) if begin else None, Path(teacher) if teacher else None]
-    facts: dict[str, Any] = {
-        "recipe": {
-            name: {key: value for key, value in options.items() if key not in FILES}
-            for name, options in recipe.canonical.items()
-        },
-        "config": config.model_dump(mode="json", exclude={*FILES, *PASSIVE}),
-        "train": source.train.content_hash,
-        "files": [None if path is None else file_hash(path) for path in files],
-    }
-    if sources := foreign_sources(recipe):
-        facts["sources"] = sources
-    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def weights_file(words: str) -> Path:
@@ -79,18 +49,6 @@ def weights_file(words: str) -> Path:
     return run.weights_path(name)
 
 
-def foreign_sources(recipe: Recipe) -> dict[str, str | None]:
-    """A hash of the code behind each method that is not our own: a name alone would not tell it."""
-    found = {}
-    for method in recipe.methods:
-        if is_foreign(type(method)):
-            slots = method.fill()
-            brought = [getattr(slots, slot.name) for slot in fields(slots)]
-            parts = [one for part in brought for one in (part if type(part) is tuple else (part,))]
-            found[method.name] = source_hash([method, *parts])
-    return found
-
-
 def file_hash(path: Path) -> str:
     """Sixteen hex digits of a file's content."""
     try:
@@ -98,43 +56,6 @@ def file_hash(path: Path) -> str:
             return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
     except OSError as reason:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
-
-
-def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dict[str, Any]:
-    """What run.json says: who the run is, and all that is needed to read it without its data."""
-    data, slots = source.train, recipe.slots
-    mean, deviation = data.channel_statistics
-    return {
-        "format": 1,
-        "identity": identity_of(recipe, config, source),
-        "recipe_name": recipe.name,
-        "recipe": recipe.canonical,
-        "config": config.model_dump(mode="json"),
-        "data": {
-            "name": source.name,
-            "train_hash": data.content_hash,
-            "class_names": data.class_names,
-            "superclass_of": data.superclass_of,
-            "superclass_names": data.superclass_names,
-        },
-        "network": {
-            "spec": config.model,
-            "num_classes": data.num_classes,
-            "channels": data.channels,
-            "mean": mean,
-            "deviation": deviation,
-            "extra": slots.extra_outputs or 0,
-            "head": slots.head or "linear",
-            "head_scale": slots.head_scale or 1.0,
-            **({} if slots.head_path is None else {"head_path": slots.head_path}),
-        },
-        "versions": {
-            "classwise": version("classwise"),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-        },
-        **({"sources": sources} if (sources := foreign_sources(recipe)) else {}),
-    }
 
 
 @dataclass(frozen=True)
