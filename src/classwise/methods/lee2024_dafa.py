@@ -94,13 +94,15 @@ class DAFA(Method):
         """One policy."""
         return Slots(policies=(SimilarityWeights(self.strength, self.start, self.floor),))
 
-    def suggests(self, among: Among) -> Script:  # noqa: ARG002
+    def suggests(self, among: Among) -> Script:
         """DAFA's script; its Nesterov flag is inverted, so Nesterov is on."""
+        at = among.base is not None and among.base.name == "at"
         return Script(
             model="resnet18",
             epochs=110,
             drops=(99, 104),
             weight_decay=5e-4,
             nesterov=True,
-            base={"batchnorm": "eval"},  # on AT as on TRADES
+            # On AT the attack begins and runs as on TRADES.
+            base={"batchnorm": "eval"} | ({"start": "gaussian"} if at else {}),
         )

@@ -270,37 +270,27 @@ class FRL(Method):
 
     def fill(self) -> Slots:
         """One or two policies, the weighted mean and perhaps the weights to begin from."""
-        assert self.start is not None
-        assert self.slack is not None
-        assert self.bound is not None
+        start, slack, bound = self.start, self.slack, self.bound
+        assert start is not None
+        assert slack is not None
+        assert bound is not None
         common = self.variant == "remargin"  # its script has one denominator and a fixed step
         kind = FairCleanWeights if common else FairWeights
         policies: tuple[ClassPolicy, ...] = (
-            kind(
-                *(self.start, self.rate),
-                slack=self.slack,
-                bound=self.bound,
-                halve_every=self.halve_every,
-            ),
+            kind(start, self.rate, slack=slack, bound=bound, halve_every=self.halve_every),
         )
         if self.variant != "reweight":
             assert self.margin_rate is not None
             assert self.widest is not None
             margins = FairMargins if common else FairMarginsAndStep
-            policies += (
-                margins(
-                    *(self.start, self.margin_rate),
-                    slack=self.slack,
-                    narrowest=self.narrowest,
-                    widest=self.widest,
-                ),
-            )
+            limits = {"narrowest": self.narrowest, "widest": self.widest}
+            policies += (margins(start, self.margin_rate, slack=slack, **limits),)
         if self.warmup_beta is not None:
-            policies += (WarmUpBeta(self.start, self.warmup_beta),)
+            policies += (WarmUpBeta(start, self.warmup_beta),)
         return Slots(
             policies=policies,
             reduction="common mean" if common else "weighted mean",
             # With equal weights a weighted mean is a mean already; a common one is half of it.
-            reduction_start=self.start if common and self.start else None,
+            reduction_start=start if common and start else None,
             begin=self.begin,
         )

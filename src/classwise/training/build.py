@@ -1,4 +1,4 @@
-"""The models of a run: the one to train, and the frozen one it may learn from."""
+"""What a run is made of: its images, the model to train, and the one it may learn from."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from classwise.attacks.pgd import batchnorm_mode
+from classwise.data.splits import balanced_subset, split_indices
 from classwise.errors import ClasswiseError
 from classwise.models import build_model
 from classwise.models.classifier import all_outputs
@@ -18,6 +19,21 @@ from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
 from classwise.training.parts import freeze
 from classwise.training.run import load_model
+from classwise.types import Labels
+
+
+def rows_to_use(labels: Labels, config: TrainConfig) -> tuple[Labels, Labels]:
+    """Rows of the data that train, and rows that validate."""
+    train, valid = split_indices(labels, config.valid, config.seed)
+    if not config.subset:
+        return train, valid
+    classes = int((labels[train].bincount() > 0).sum())
+    if config.subset < classes:
+        raise ClasswiseError(
+            f"subset={config.subset} leaves some of the {classes} classes without a single image; "
+            f"take {classes} or more, or 0 for all"
+        )
+    return train[balanced_subset(labels[train], config.subset, config.seed)], valid
 
 
 def model_to_train(

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
-from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import set_training
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, Feedback, Seen
@@ -27,7 +26,6 @@ from classwise.data.augment import fit_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
-from classwise.data.splits import balanced_subset, rank_within_class, split_indices
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
@@ -36,7 +34,7 @@ from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
-from classwise.training.build import check_outputs, frozen_teacher, model_to_train
+from classwise.training.build import check_outputs, frozen_teacher, model_to_train, rows_to_use
 from classwise.training.config import TrainConfig, choose_device
 from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
@@ -46,8 +44,9 @@ from classwise.training.run import Run, append_line, read_lines, rewrite_lines
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step
-from classwise.training.validate import Checker
-from classwise.training.watched import Watched, check_averages
+from classwise.training.validate import Checker, judged_under
+from classwise.training.visits import visits
+from classwise.training.watched import check_averages, rates
 
 TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
 
@@ -105,28 +104,13 @@ class Trainer:
         self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
-        train_rows, valid_rows = split_indices(data.labels, config.valid, config.seed)
-        if config.subset:
-            classes = int((data.labels[train_rows].bincount() > 0).sum())
-            if config.subset < classes:
-                raise ClasswiseError(
-                    f"subset={config.subset} leaves some of the {classes} classes without a single "
-                    f"image; take {classes} or more, or 0 for all"
-                )
-            kept = balanced_subset(data.labels[train_rows], config.subset, config.seed)
-            train_rows = train_rows[kept]
+        train_rows, valid_rows = rows_to_use(data.labels, config)
         size = config.batch_size
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
-        # Conditions under which validation looks: clean always, attacked if training attacks.
-        attack = parse_attack(config.valid_attack if self.slots.inner else "clean")
-        if attack.eps is not None:
-            raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
-        self.chosen_by = Seen("valid", attack.name)
-        if config.eps_warmup and not self.slots.inner:
-            raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
+        self.chosen_by = judged_under(config, self.slots)
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model, self.begun = model_to_train(self.about, config, device)
         self.about |= {} if self.begun is None else {"begin": self.begun.card}
@@ -208,7 +192,7 @@ class Trainer:
         """One pass over the training data."""
         config, moment = self.config, self._moment(state.epoch)
         settings = state.settings.to(self.device)
-        order, keys = self._order(moment)
+        order, keys = visits(self.train_data, self.train_labels, self.slots.sampler, moment)
         counts: dict[Seen, ClassCounts] = {}
         sums: dict[str, float] = {}
         kept = {name: dict(values) for name, values in state.regularisers.items()}
@@ -288,25 +272,14 @@ class Trainer:
         epoch, config = state.epoch, self.config
         if not self.watched or (epoch % config.watch_every and epoch != config.epochs):
             return
-        rates: dict[str, Any] = {}
+        record: dict[str, Any] = {"epoch": epoch}
         for average in (None, *state.averages):
             name = "" if average is None else average.rule.name
             needs = frozenset(one.seen for one in self.watched if one.average == name)
             model = self.model if average is None else self._carry(average)
             if needs and model is not None:
-                found = self.checker.look(model, needs, self._moment(epoch))
-                rates |= {str(Watched(seen, name)): counts.rates for seen, counts in found.items()}
-        append_line(self.run.path / "watch.jsonl", {"epoch": epoch, **rates})
-
-    def _order(self, moment: Moment) -> tuple[Tensor, Tensor]:
-        """Rows to visit, and the key of each visit's random draws."""
-        draws = moment.draws("order")
-        if self.slots.sampler is None:
-            order = draws.order(len(self.train_labels))
-            return order, self.train_data.origin[order.to(self.device)]
-        order = self.slots.sampler.order(self.train_labels, draws)
-        visit = rank_within_class(order, torch.arange(len(order)))  # a repeated image differs
-        return order, self.train_data.origin[order.to(self.device)] + (visit << 32).to(self.device)
+                record |= rates(self.checker.look(model, needs, self._moment(epoch)), name)
+        append_line(self.run.path / "watch.jsonl", record)
 
     def _carry(self, average: RunningAverage) -> nn.Module | None:
         """The shadow with an average's weights; None while there are none."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from classwise.attacks.named import parse_attack
+from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
 from classwise.errors import ClasswiseError, unknown
 from classwise.slots import Average
@@ -36,6 +37,11 @@ def parse_watched(text: str, splits: Sequence[str] = ("train", "test")) -> Watch
             "or SPLIT:ATTACK@AVERAGE, as in test:pgd-20@ema"
         )
     return Watched(Seen(split, parse_attack(attack).name), average.strip())
+
+
+def rates(found: Mapping[Seen, ClassCounts], average: str) -> dict[str, Any]:
+    """What watch.jsonl says of these looks at one average, or at the live weights."""
+    return {str(Watched(seen, average)): counts.rates for seen, counts in found.items()}
 
 
 def check_averages(watched: Sequence[Watched], averages: Sequence[Average]) -> None:
