@@ -283,8 +283,8 @@ class FRL(Method):
             assert self.margin_rate is not None
             assert self.widest is not None
             margins = FairMargins if common else FairMarginsAndStep
-            limits = {"narrowest": self.narrowest, "widest": self.widest}
-            policies += (margins(start, self.margin_rate, slack=slack, **limits),)
+            rate, low, high = self.margin_rate, self.narrowest, self.widest
+            policies += (margins(start, rate, slack=slack, narrowest=low, widest=high),)
         if self.warmup_beta is not None:
             policies += (WarmUpBeta(start, self.warmup_beta),)
         return Slots(
