@@ -100,6 +100,7 @@ def documented(names):
         "cost.attack": "pgd-10",
         "frl.variant": "both",
         "frl.start": 0.75,
+        "frl.warmup_beta": 6.0,  # TRADES' own, where the rows name none
         "frl.slack": 0.07,
         "frl.rate": 0.05,
         "frl.margin_rate": 0.2,

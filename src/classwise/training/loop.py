@@ -110,7 +110,7 @@ class Trainer:
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
-        self.chosen_by = judged_under(config, self.slots)
+        self.chosen_by = judged_under(config, recipe)
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model, self.begun = model_to_train(self.about, config, device)
         self.about |= {} if self.begun is None else {"begin": self.begun.card}

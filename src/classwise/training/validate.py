@@ -19,18 +19,19 @@ from classwise.data.batches import Batches
 from classwise.errors import ClasswiseError
 from classwise.models.classifier import all_outputs
 from classwise.objective import Outer
+from classwise.recipe import Recipe
 from classwise.slots import Slots
 from classwise.training.config import TrainConfig
 from classwise.types import Batch, Labels
 
 
-def judged_under(config: TrainConfig, slots: Slots) -> Seen:
+def judged_under(config: TrainConfig, recipe: Recipe) -> Seen:
     """What validation judges by: its attack, or clean images where training has no attack."""
-    attack = parse_attack(config.valid_attack if slots.inner else "clean")
+    attack = parse_attack(config.valid_attack if recipe.attacks else "clean")
     if attack.eps is not None:
         raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
-    if config.eps_warmup and not slots.inner:
-        raise ClasswiseError("eps_warmup is for attacks, but this recipe trains without one")
+    if config.eps_warmup and not recipe.attacks:
+        raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
     return Seen("valid", attack.name)
 
 
