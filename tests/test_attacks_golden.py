@@ -15,9 +15,9 @@ from classwise.attacks.apgd import checkpoints
 from classwise.attacks.ball import LINF, parse_norm
 from classwise.attacks.dlr import dlr, targeted_dlr
 from classwise.attacks.named import parse_attack
-from classwise.attacks.projection import toward_plane
 from classwise.attacks.search import Rows, Scene, run_search, take
-from classwise.attacks.square import Square, bump, side_of_square, two_sided_bump
+from classwise.attacks.square import Square, side_of_square
+from classwise.attacks.square_moves import bump, two_sided_bump
 from classwise.attacks.suite import likeliest_others
 from classwise.auditing.judging import attacked
 from classwise.types import Batch
@@ -281,9 +281,8 @@ class TestProjection:
 
     def ours(self, x, w, rise, norm):
         shape = (1, 1, 3, 3)
-        found = toward_plane(
-            torch.tensor(x).view(shape), torch.tensor(w).view(shape), torch.tensor([rise]), norm
-        )
+        point, normal = torch.tensor(x).view(shape), torch.tensor(w).view(shape)
+        found = parse_norm(norm).toward_plane(point, normal, torch.tensor([rise]))
         return found.flatten().numpy()
 
     @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5, 0.9, 0.999])
@@ -334,7 +333,8 @@ def straight_fab(model, image, label, target, radius, steps, norm):
         lead, w = gradient(model, x, lambda z: z[target] - z[label])
 
         def to_plane(point, rise, w=w):
-            return toward_plane(point[None], w[None], torch.tensor([rise]).double(), norm)[0]
+            up = torch.tensor([rise]).double()
+            return parse_norm(norm).toward_plane(point[None], w[None], up)[0]
 
         here = to_plane(x, -lead)
         there = to_plane(image, -lead + ((x - image) * w).sum().item())

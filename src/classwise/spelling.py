@@ -136,14 +136,14 @@ def average_and_keep(weights: str) -> tuple[str, str]:
     return average, keep
 
 
-def parse_eps(value: float | int | str, norm: str = "Linf") -> float:
+def parse_eps(value: float | int | str, too_wide: float = 1.0) -> float:
     """Read an attack radius in image units; a bare 8 is refused, since images live in [0, 1].
 
-    Under `L2` radii of 1 and more are ordinary: the cube's diagonal is √d long.
+    Where radii of 1 and more are ordinary, as under L2, nothing is `too_wide`.
 
     >>> parse_eps("8/255") == 8 / 255, parse_eps(0.03)
     (True, 0.03)
-    >>> parse_eps("1.5", "L2")
+    >>> parse_eps("1.5", too_wide=float("inf"))
     1.5
     >>> parse_eps(8)
     Traceback (most recent call last):
@@ -157,7 +157,7 @@ def parse_eps(value: float | int | str, norm: str = "Linf") -> float:
         )
     if not 0 <= number < float("inf"):
         raise ClasswiseError(f"eps is {value!r}; it must be 0 or more, and finite")
-    if number >= 1 and norm == "Linf":
+    if number >= too_wide:
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from classwise.attacks.averaged import Averaged
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import LogitGap
-from classwise.attacks.search import distances
 from classwise.attacks.suite import STANDING, Judged, ask, per_sample
 from classwise.errors import ClasswiseError
 from classwise.types import Batch, Images, LogitModel, PerSample
@@ -110,7 +109,7 @@ class Foreign:
                 f"{self.name} returned {tuple(moved.shape)} for images of shape "
                 f"{tuple(batch.images.shape)}; it must return as many images as it was given"
             )
-        away = distances(moved - batch.images, ball)
+        away = ball.distance(moved - batch.images)
         outside = ~(away <= radius + _SLACK) | ~(
             (moved >= -_SLACK) & (moved <= 1 + _SLACK)
         ).flatten(1).all(1)

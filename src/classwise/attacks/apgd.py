@@ -14,7 +14,7 @@ from torch import Tensor
 from classwise.attacks.ball import per_image
 from classwise.attacks.dlr import dlr, targeted_dlr
 from classwise.attacks.losses import CrossEntropy
-from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
+from classwise.attacks.search import Bounded, Rows, Scene, into_ball, slope_at
 from classwise.types import Images, Logits, PerSample
 
 _MOMENTUM = 0.75  # α: share of the new direction
@@ -67,7 +67,7 @@ class Apgd:
         images, ball = rows.images, scene.ball
         noise = scene.draws(self.name).uniform(rows.keys(), images.shape[1:], images.dtype)
         start = ball.project(images + ball.spread(noise, rows.radius), images, rows.radius)
-        low, high = bounds(rows, ball)
+        low, high = ball.bounds(rows.images, rows.radius)
         lowest = torch.full_like(rows.radius, float("-inf"))
         none = torch.zeros_like(rows.labels)
         return Ascent(

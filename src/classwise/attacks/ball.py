@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,17 +10,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from classwise.attacks.projection import toward_plane
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_eps
 from classwise.types import Images, PerSample
 
 
 class Ball(Protocol):
-    """A norm, as the three things an attack needs of it."""
+    """A norm, as all that an attack or an audit needs of it: nobody else asks for its name."""
 
     @property
     def name(self) -> str:
-        """Its customary name."""
+        """Its customary name, for people and for records."""
+
+    @property
+    def too_wide(self) -> float:
+        """Radii from here on are slips of the pen: images live in [0, 1]."""
+
+    @property
+    def far(self) -> float:
+        """A radius at which few networks stand."""
 
     def spread(self, noise: Tensor, radius: PerSample) -> Tensor:
         """Turn uniform [0, 1) numbers into a random offset inside the ball."""
@@ -30,12 +40,34 @@ class Ball(Protocol):
     def project(self, moved: Images, images: Images, radius: PerSample) -> Images:
         """Return the nearest point within `radius` of `images` and in [0, 1]."""
 
+    def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
+        """Lowest and highest images of each sample, worked out once for all its steps."""
+
+    def into(
+        self, moved: Images, bounds: tuple[Images, Images], images: Images, radius: PerSample
+    ) -> Images:
+        """What `project` returns, with the help of `bounds`; `moved` is used up."""
+
+    def distance(self, offset: Tensor) -> PerSample:
+        """Return the length of each sample's offset."""
+
+    def dual(self, slope: Tensor) -> PerSample:
+        """How fast a height with this slope can rise per length of offset."""
+
+    def toward_plane(self, images: Images, normal: Tensor, rise: PerSample) -> Tensor:
+        """Return the shortest offset to {⟨normal, δ⟩ = rise} that keeps the image in [0, 1]."""
+
+    def all_grey(self, images: Images) -> float:
+        """A radius whose ball holds the plain grey image, whatever the image was."""
+
 
 @dataclass(frozen=True, slots=True)
 class Linf:
     """Every pixel may move by at most the radius."""
 
     name: str = "Linf"
+    too_wide: float = 1.0
+    far: float = 16 / 255 - 1e-9
 
     def spread(self, noise: Tensor, radius: PerSample) -> Tensor:
         """Uniform in the whole cube."""
@@ -51,12 +83,45 @@ class Linf:
         inside = torch.minimum(torch.maximum(moved, images - reach), images + reach)
         return inside.clamp_(0, 1)
 
+    def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
+        """Cube and [0, 1] in one."""
+        reach = per_image(radius)
+        return (images - reach).clamp_(min=0), (images + reach).clamp_(max=1)
+
+    def into(
+        self,
+        moved: Images,
+        bounds: tuple[Images, Images],
+        images: Images,  # noqa: ARG002
+        radius: PerSample,  # noqa: ARG002
+    ) -> Images:
+        """Clip to the bounds."""
+        return moved.clamp_(*bounds)
+
+    def distance(self, offset: Tensor) -> PerSample:
+        """The pixel that moved most."""
+        return offset.abs().amax((1, 2, 3))
+
+    def dual(self, slope: Tensor) -> PerSample:
+        """‖∇‖₁."""
+        return slope.abs().sum((1, 2, 3))
+
+    def toward_plane(self, images: Images, normal: Tensor, rise: PerSample) -> Tensor:
+        """Every pixel moves alike, as far as it can."""
+        return toward_plane(images, normal, rise, steep_first=False)
+
+    def all_grey(self, images: Images) -> float:  # noqa: ARG002
+        """Half of [0, 1]."""
+        return 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class L2:
     """All pixels together may move by at most the radius, as Euclid measures it."""
 
     name: str = "L2"
+    too_wide: float = float("inf")  # the cube's diagonal is √d long
+    far: float = 1.0
 
     def spread(self, noise: Tensor, radius: PerSample) -> Tensor:
         """Uniform in the cube around, pulled back into the ball."""
@@ -69,6 +134,37 @@ class L2:
     def project(self, moved: Images, images: Images, radius: PerSample) -> Images:
         """Shorten to the radius first, then clip to [0, 1], which only shortens further."""
         return (images + self._shorten(moved - images, radius)).clamp_(0, 1)
+
+    def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
+        """[0, 1] alone."""
+        reach = per_image(radius).to(images.dtype)
+        return torch.zeros_like(reach), torch.ones_like(reach)
+
+    def into(
+        self,
+        moved: Images,
+        bounds: tuple[Images, Images],  # noqa: ARG002
+        images: Images,
+        radius: PerSample,
+    ) -> Images:
+        """Project."""
+        return self.project(moved, images, radius)
+
+    def distance(self, offset: Tensor) -> PerSample:
+        """Euclid's length."""
+        return offset.square().sum((1, 2, 3)).sqrt()
+
+    def dual(self, slope: Tensor) -> PerSample:
+        """‖∇‖₂."""
+        return slope.square().sum((1, 2, 3)).sqrt()
+
+    def toward_plane(self, images: Images, normal: Tensor, rise: PerSample) -> Tensor:
+        """Steep pixels move more."""
+        return toward_plane(images, normal, rise, steep_first=True)
+
+    def all_grey(self, images: Images) -> float:
+        """Half of the cube's diagonal."""
+        return 0.5 * math.sqrt(images[0].numel())
 
     def _shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
         return offset * per_image((radius / lengths(offset).clamp(min=1e-12)).clamp(max=1))
@@ -97,7 +193,7 @@ def radii(eps: Any, ball: Ball, count: int) -> PerSample:
     ([0.25, 0.25], [0.1, 0.2])
     """
     if isinstance(eps, str) or np.ndim(eps) == 0:
-        return torch.full((count,), parse_eps(eps, ball.name), dtype=torch.float64)
+        return torch.full((count,), parse_eps(eps, ball.too_wide), dtype=torch.float64)
     given = torch.as_tensor(eps, dtype=torch.float64).cpu()
     if given.shape != (count,) or not bool(((given >= 0) & torch.isfinite(given)).all()):
         raise ClasswiseError(

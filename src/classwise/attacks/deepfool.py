@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from classwise.attacks.projection import toward_plane
-from classwise.attacks.search import Rows, Scene, State, distances, slope_at
+from classwise.attacks.search import Rows, Scene, State, slope_at
 from classwise.types import Logits
 
 
@@ -52,7 +51,7 @@ class DeepFool:
         with torch.no_grad():
             logits = scene.model(state.point)
         state.clock = state.clock + 1
-        reached = distances(state.point - state.rows.images, scene.ball)
+        reached = scene.ball.distance(state.point - state.rows.images)
         return logits, reached <= state.rows.radius
 
     def advance(self, scene: Scene, state: Crossing) -> None:
@@ -66,11 +65,8 @@ class DeepFool:
         _, lead, slope = slope_at(
             scene.model, copies, lambda z: z.gather(1, pairs).diff(dim=1).neg().squeeze(1)
         )
-        dual = slope.abs().sum((1, 2, 3))
-        if scene.ball.name == "L2":
-            dual = slope.square().sum((1, 2, 3)).sqrt()
-        nearest = (lead.abs() / dual.clamp(min=1e-30)).view(-1, count).argmin(1)
+        nearest = (lead.abs() / scene.ball.dual(slope).clamp(min=1e-30)).view(-1, count).argmin(1)
         chosen = torch.arange(len(rivals), device=rivals.device) * count + nearest
-        step = toward_plane(state.point, slope[chosen], -lead[chosen], scene.ball.name)
+        step = scene.ball.toward_plane(state.point, slope[chosen], -lead[chosen])
         state.total = state.total + step
         state.point = (rows.images + (1 + self.overshoot) * state.total).clamp_(0, 1)

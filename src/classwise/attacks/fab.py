@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from classwise.attacks.ball import per_image
-from classwise.attacks.projection import toward_plane
-from classwise.attacks.search import Rows, Scene, State, distances, slope_at
+from classwise.attacks.search import Rows, Scene, State, slope_at
 from classwise.types import Logits, PerSample
 
 _OVERSHOOT = 1.05  # η: how far past the linearised boundary
@@ -57,7 +56,7 @@ class Fab:
             logits = scene.model(state.point)
         state.wrong = logits.argmax(1) != state.rows.labels
         state.clock = state.clock + 1
-        reached = distances(state.point - state.rows.images, scene.ball)
+        reached = scene.ball.distance(state.point - state.rows.images)
         return logits, reached <= state.rows.radius
 
     def advance(self, scene: Scene, state: Approach) -> None:
@@ -69,14 +68,13 @@ class Fab:
         _, height, slope = slope_at(scene.model, point, lambda z: _lead(z, aim))
         # two planes in one call: seen from the point, and from the image
         moved = (slope * (point - images)).sum((1, 2, 3))
-        both = toward_plane(
+        both = scene.ball.toward_plane(
             torch.cat((point, images)),
             torch.cat((slope, slope)),
             torch.cat((-height, moved - height)),
-            scene.ball.name,
         )
         here, there = both.chunk(2)
-        near, far = distances(here, scene.ball), distances(there, scene.ball)
+        near, far = scene.ball.distance(here), scene.ball.distance(there)
         pull = per_image((near / (near + far).clamp(min=1e-30)).clamp(max=_PULL))
         ahead = point + _OVERSHOOT * here
         state.point = ahead.lerp_(images + _OVERSHOOT * there, pull).clamp_(0, 1)

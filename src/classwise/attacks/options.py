@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
@@ -32,7 +33,7 @@ class Option:
         if value is None and "none" in self.words:
             return "none"  # the grammar reads the word none as None
         if self.radius:
-            return parse_eps(value, "L2")  # where the norm is known, the radius is read again
+            return parse_eps(value, inf)  # where the norm is known, the radius is read again
         if self.share and isinstance(value, Share):
             return value
         number = isinstance(value, int | float) and not isinstance(value, bool)

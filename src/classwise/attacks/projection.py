@@ -10,7 +10,7 @@ from classwise.types import Images, PerSample
 _MOST = 50  # Newton steps; each passes at least one kink, in practice fewer than ten are needed
 
 
-def toward_plane(images: Images, normal: Tensor, rise: PerSample, norm: str) -> Tensor:
+def toward_plane(images: Images, normal: Tensor, rise: PerSample, *, steep_first: bool) -> Tensor:
     """Return the shortest offset δ with ⟨w, δ⟩ = `rise` that keeps x + δ in [0, 1].
 
     Each pixel moves in the direction sᵢ of sign(`rise`·wᵢ) until it meets a face of the cube, at
@@ -20,19 +20,19 @@ def toward_plane(images: Images, normal: Tensor, rise: PerSample, norm: str) -> 
     corner nearest to it.
 
     >>> x, w = torch.tensor([0.5, 0.9]).view(1, 1, 1, 2), torch.ones(1, 1, 1, 2)
-    >>> toward_plane(x, w, torch.tensor([0.4]), "Linf").flatten()
+    >>> toward_plane(x, w, torch.tensor([0.4]), steep_first=False).flatten()
     tensor([0.3000, 0.1000])
     """
     sign = normal.sign() * rise.sign().view(-1, 1, 1, 1)
     size = normal.abs()
     room = torch.where(sign > 0, 1 - images, images)
-    if norm == "Linf":
-        weight, limit = size, room
-    else:
+    if steep_first:
         weight, limit = size.square(), room / size.clamp(min=1e-30)
+    else:
+        weight, limit = size, room
     reach = solve_capped_sum(_flat(weight), _flat(limit), rise.abs()).view(-1, 1, 1, 1)
     length = torch.minimum(reach, limit)
-    return sign * (length if norm == "Linf" else length * size)
+    return sign * (length * size if steep_first else length)
 
 
 def solve_capped_sum(weight: Tensor, limit: Tensor, wanted: PerSample) -> PerSample:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import Ball, per_image
+from classwise.attacks.ball import Ball
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.patches import Patches
 from classwise.draws import Draws
@@ -291,26 +291,10 @@ def slope_at(
     return logits, heights, slopes
 
 
-def bounds(rows: Rows, ball: Ball) -> tuple[Images, Images]:
-    """Lowest and highest images of each sample, worked out once for all its steps."""
-    reach = per_image(rows.radius)
-    if ball.name == "Linf":
-        return (rows.images - reach).clamp_(min=0), (rows.images + reach).clamp_(max=1)
-    return torch.zeros_like(reach), torch.ones_like(reach)
-
-
 def into_ball(scene: Scene, state: Bounded, moved: Images) -> Images:
     """Return the nearest point that a sample may reach; `moved` is used up."""
-    if scene.ball.name == "Linf":
-        return moved.clamp_(state.low, state.high)
-    return scene.ball.project(moved, state.rows.images, state.rows.radius)
-
-
-def distances(offset: Tensor, ball: Ball) -> PerSample:
-    """Return the length of each sample's offset in the ball's norm."""
-    if ball.name == "Linf":
-        return offset.abs().amax((1, 2, 3))
-    return offset.square().sum((1, 2, 3)).sqrt()
+    rows = state.rows
+    return scene.ball.into(moved, (state.low, state.high), rows.images, rows.radius)
 
 
 def _one_pass(

@@ -44,7 +44,7 @@ class Attack:
             raise ClasswiseError(f"{self.condition.name} states its eps; leave it to eps={eps!r}")
         self.ball = parse_norm(norm)
         one = isinstance(eps, str) or np.ndim(eps) == 0
-        self.eps = parse_eps(eps, self.ball.name) if one else eps
+        self.eps = parse_eps(eps, self.ball.too_wide) if one else eps
         self.seed = seed
         self.seen = 0
 
@@ -97,7 +97,7 @@ class PGD(Attack):
         plain = parse_attack(f"pgd-{steps}")
         assert isinstance(plain, NamedAttack)
         start = plain if random_start else replace(plain, start="none")
-        self.alpha = parse_eps(alpha, parse_norm(norm).name)
+        self.alpha = parse_eps(alpha, parse_norm(norm).too_wide)
         super().__init__(model, replace(start, step=self.alpha), eps, norm, seed)
         self.steps, self.random_start = steps, random_start
 

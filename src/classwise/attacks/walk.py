@@ -10,7 +10,7 @@ from torch import Tensor
 
 from classwise.attacks.losses import AttackLoss, CrossEntropy, LogitGap
 from classwise.attacks.pgd import step_sizes
-from classwise.attacks.search import Bounded, Rows, Scene, bounds, into_ball, slope_at
+from classwise.attacks.search import Bounded, Rows, Scene, into_ball, slope_at
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
@@ -63,7 +63,14 @@ class Pgd:
         if self.target is not None:
             draws = scene.draws(self.name, "target")
             aim = aims(self.target, rows.labels, rows.rivals, rows.keys(), draws)
-        return Walk(rows, point, torch.zeros_like(rows.labels), *bounds(rows, ball), aim, point)
+        return Walk(
+            rows,
+            point,
+            torch.zeros_like(rows.labels),
+            *ball.bounds(rows.images, rows.radius),
+            aim,
+            point,
+        )
 
     def evaluate(self, scene: Scene, state: Walk) -> tuple[Logits, None]:
         """Measure the slope."""

@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.options import without_eps
 from classwise.attacks.suite import ask
 from classwise.auditing.paired import holm
@@ -25,7 +26,6 @@ Mask = npt.NDArray[np.bool_]
 FEW = 16  # images on which every audit asks twice
 SURE = 0.01  # chance of a false flag in each comparison
 _MANY = 228  # 0.98²²⁸ = 0.01
-_FAR = {"Linf": 16 / 255 - 1e-9, "L2": 1.0}  # where few networks stand
 _CLIMBS = re.compile("pgd|cw-|fab|deepfool|fgsm")
 
 
@@ -175,7 +175,7 @@ def _idle(near: Predictions, far: Predictions, standing: int) -> list[Flag]:
     come to its end.
     """
     small, large = float(near.radius.max(initial=0)), float(far.radius.max(initial=0))
-    if standing < _MANY or large < max(2 * small * (1 - 1e-6), _FAR[far.norm]):
+    if standing < _MANY or large < max(2 * small * (1 - 1e-6), parse_norm(far.norm).far):
         return []
     words = (
         f"{without_eps(far.condition)} at eps {large:.4g} breaks none of the {standing} images "

@@ -68,11 +68,10 @@ def check_health(
     white = f"pgd-{steps}(verdict=any)"
     attacks = ["fgsm", white, f"square(queries={queries})"]
     found = evaluate(model, data, attacks=attacks, eps=radius, **facts)
-    linf = ball.name == "Linf"
-    wide = min(2 * radius, 0.999) if linf else 2 * radius
+    wide = min(2 * radius, 0.999 * ball.too_wide)
     wider = evaluate(model, data, attacks=[white], eps=wide, **facts)
-    huge = 0.5 if linf else 0.5 * float(x[0].numel()) ** 0.5
-    far = evaluate(model, data, attacks=[f"pgd-{2 * steps}(verdict=any)"], eps=huge, **facts)
+    huge = [f"pgd-{2 * steps}(verdict=any)"]
+    far = evaluate(model, data, attacks=huge, eps=ball.all_grey(x), **facts)
     return flags + check_records([*found, *wider], names) + _far_flags(far[0], names)
 
 

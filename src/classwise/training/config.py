@@ -40,7 +40,7 @@ def _path(value: Any) -> Any:
 
 
 def _radius(value: float | str, info: ValidationInfo) -> float:
-    return parse_eps(value, info.data.get("norm", "Linf"))
+    return parse_eps(value, parse_norm(info.data.get("norm", "Linf")).too_wide)
 
 
 def _radius_or_none(value: float | str | None, info: ValidationInfo) -> float | None:
