@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 from collections import OrderedDict
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -405,3 +406,47 @@ def test_through_the_command_line(tmp_path):
     assert missing.exit_code == 2
     assert "RUN@best" in missing.stderr
     assert run("audit", second, "--limit", "20", "--quiet").exit_code == 0
+
+
+class TestStrangers:
+    @pytest.fixture
+    def without_bias(self, first, tmp_path):
+        """A file that lacks one tensor of the model."""
+        tensors, about = read_tensors(first.weights_path("last"))
+        del tensors["head.bias"]
+        write_tensors(tmp_path / "less.safetensors", tensors, about)
+        return str(tmp_path / "less.safetensors")
+
+    def test_a_compressed_archive_is_refused_unopened(self, tiny, tmp_path):
+        plain, packed = tmp_path / "plain.pth", tmp_path / "packed.pth"
+        torch.save({"big": torch.zeros(1_000_000)}, plain)
+        with zipfile.ZipFile(plain) as old, zipfile.ZipFile(packed, "w", 8) as new:
+            for name in old.namelist():
+                new.writestr(name, old.read(name))
+        assert packed.stat().st_size < plain.stat().st_size / 100
+        with refused("packed.pth", "compressed"):
+            short_run(tmp_path / "run", "at(steps=1)", tiny(), begin=str(packed))
+
+    def test_a_mapping_within_itself_ends(self, tiny, tmp_path):
+        nested = {}
+        nested["model"] = nested
+        torch.save(nested, tmp_path / "loop.pth")
+        with refused("loop.pth", "no tensors"):
+            short_run(tmp_path / "run", "at(steps=1)", tiny(), begin=str(tmp_path / "loop.pth"))
+
+    def test_a_head_with_fewer_rows_than_its_header_says_is_not_taken(self, first, tiny, tmp_path):
+        tensors, about = read_tensors(first.weights_path("last"))
+        for name in ("head.weight", "head.bias"):
+            tensors[name] = tensors[name][:3]
+        write_tensors(tmp_path / "few.safetensors", tensors, about)
+        few = str(tmp_path / "few.safetensors")
+        run = short_run(tmp_path / "run", "at(steps=1)", tiny(), begin=few)
+        assert set(run.about["begin"]["differing"]) == {"head.weight", "head.bias"}
+
+    def test_what_stayed_random_is_told_even_when_quiet(self, without_bias, tiny, tmp_path, capfd):
+        short_run(tmp_path / "run", "at(steps=1)", tiny(), begin=without_bias)
+        assert "head.bias" in capfd.readouterr().err
+
+    def test_a_layer_that_is_new_cannot_be_frozen(self, without_bias, tiny, tmp_path):
+        with refused("head.bias", "random"):
+            short_run(tmp_path / "run", "at(steps=1)", tiny(), begin=without_bias, freeze="head")

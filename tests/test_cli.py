@@ -9,6 +9,9 @@ import torch
 from typer.testing import CliRunner
 
 from classwise import cli
+from classwise.cli import app
+from classwise.errors import ClasswiseError
+from classwise.spelling import parse_call
 
 
 def run(*words):
@@ -243,3 +246,36 @@ def test_diff_and_gate(trained, tmp_path):
     result = run("audit", "--from", str(trained))
     assert result.exit_code == 0, result.output
     assert "nothing to audit" in refused("audit")
+
+
+def test_written_defaults_can_be_read():
+    for command, words in (("train", "default: the training eps"), ("audit", "default: clean")):
+        told = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+        assert words in " ".join(told.split())
+
+
+def test_a_recipe_has_no_training_options():
+    told = CliRunner().invoke(app, ["recipe", "at", "--set", "nonsense=3"])
+    assert told.exit_code == 2
+    assert "nonsense" in told.output
+
+
+def test_the_next_command_names_a_model_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "own_net_here.py").write_text(
+        "from torch import nn\n"
+        "def make(num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    options = ["--subset", "50", "--epochs", "1", "--out", "run", "--quiet"]
+    told = CliRunner().invoke(app, ["train", "clean", "--model", "own_net_here:make", *options])
+    assert told.exit_code == 0, told.output
+    assert "classwise audit run --model 'own_net_here:make'" in " ".join(told.output.split())
+
+
+@pytest.mark.parametrize(
+    "options", ["a={[1]: 2}", f"a={'9' * 400}/3", "a=" + "-" * 20000 + "1", "a=" + "[" * 5000]
+)
+def test_hostile_spellings_are_refused_in_one_line(options):
+    with pytest.raises(ClasswiseError):
+        parse_call(f"cnn({options})")

@@ -217,6 +217,23 @@ class TestSteps:
         assert parse_attack(f"{call}( step = eps/8 )").name == f"{call}(step=eps/8)"
 
 
+class TestGatesNeedAnAttack:
+    """A gate on robust accuracy must not open on clean accuracy, nor wait for images in vain."""
+
+    @pytest.mark.parametrize(
+        "options", [{"valid_attack": "clean"}, {"valid": "0"}], ids=["clean", "no images"]
+    )
+    @pytest.mark.parametrize("text", ["at(steps=1)+fawa", "at(steps=1)+cfa(gate=share)"])
+    def test_it_is_refused_before_training(self, text, options, tiny, tmp_path):
+        with refused("fawa", "robust accuracy", "valid=0.02"):
+            quick_train(text, tmp_path / "run", tiny(), **options)
+        assert not (tmp_path / "run").exists()
+
+    def test_other_averages_need_none(self, tiny, tmp_path):
+        run = quick_train("at(steps=1)+ema(start=1)", tmp_path / "run", tiny(), valid="0")
+        assert "ema-last" in run.weights
+
+
 class TestWatching:
     TEXT = "at(steps=2)+ema(start=2)+swa(start=3)+fawa(threshold=1.5)"
 
@@ -230,9 +247,16 @@ class TestWatching:
             began,
             began | {"test:clean@swa"},
         ]
+        run = quick_train(
+            "at(steps=2)+ema(start=2, decay=0.95)",
+            tmp_path / "learnt",
+            tiny(per_class=20, test=20),
+            **{**LEARNS, "watch": "test:pgd-2,test:pgd-2@ema,test:pgd-2(eps=0.4)@ema"},
+        )
         last = watched_lines(run)[-1]
-        (batch,) = Batches.of(tiny().test, 1000, torch.device("cpu")).in_order()
-        for key, eps in (("test:pgd-2@ema", 0.2), (own, 0.4)):
+        assert last["test:pgd-2"] != last["test:pgd-2@ema"]  # else nothing would be shown
+        (batch,) = Batches.of(tiny(test=20).test, 1000, torch.device("cpu")).in_order()
+        for key, eps in (("test:pgd-2@ema", 0.05), (own, 0.4)):
             model = run.model("ema-last")
             moved = parse_attack("pgd-2").perturb(
                 model, batch, eps=eps, ball=LINF, seed=run.config.seed

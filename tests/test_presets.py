@@ -9,6 +9,7 @@ import pytest
 
 from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
+from classwise.recipe import compose
 from classwise.recipe_text import parse_recipe
 from classwise.spelling import Share
 from classwise.training.config import TrainConfig
@@ -51,6 +52,43 @@ def step_of(recipe, config):
     """The attack's step in image units."""
     step = recipe.slots.step
     return config.eps / step.parts if isinstance(step, Share) else step
+
+
+@pytest.mark.parametrize("preset", ["paper", "paper:trades"])
+def test_a_step_in_pixels_is_for_balls_that_it_reaches(preset):
+    recipe = parse_recipe("trades")
+    pixels = 2 / 255 if preset == "paper" else 0.007
+    for options, step in (
+        ({}, pixels),
+        ({"eps": 16 / 255}, pixels),
+        ({"eps": 0.2}, Share(4)),
+        ({"eps": 0.5, "norm": "L2"}, Share(4)),
+        ({"eps": 0.02, "norm": "L2"}, Share(4)),
+    ):
+        chosen, _ = apply_preset(preset, recipe, options)
+        assert chosen.slots.step == step
+    own, _ = apply_preset(preset, parse_recipe("trades(step=0.01)"), {"eps": 0.2})
+    assert own.slots.step == 0.01
+
+
+def test_drops_keep_their_share_of_a_run_of_another_length():
+    _, script = apply_preset("paper:fat", parse_recipe("at+fat"), {})
+    _, short = apply_preset("paper:fat", parse_recipe("at+fat"), {"epochs": 12})
+    for epoch in range(12):
+        assert learning_rate(short, epoch) == pytest.approx(learning_rate(script, 10 * epoch))
+    recipe, tuned = apply_preset("paper:frl", parse_recipe("trades+frl"), {"epochs": 24})
+    start = recipe.slots.policies[0].start * tuned.epochs
+    assert learning_rate(tuned, start) == pytest.approx(0.001)
+    _, named = apply_preset("paper:wat", parse_recipe("trades+wat"), {"epochs": 9, "drops": (3,)})
+    assert named.drops == (3,)
+
+
+def test_a_base_that_has_no_name_to_import_keeps_its_class():
+    class Local(METHODS["at"]):
+        """A base of somebody's own."""
+
+    recipe, _ = apply_preset("minutes", compose([Local()]), {})
+    assert (type(recipe.methods[0]), recipe.slots.steps) == (Local, 3)
 
 
 def test_every_preset_has_its_rates_in_the_table():

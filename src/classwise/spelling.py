@@ -64,7 +64,7 @@ def parse_call(text: str) -> Call:
         return Call(match["name"])
     try:
         tree = ast.parse(f"_({inside})", mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
         raise ClasswiseError(f"cannot read the options in {text!r}; write option=value") from None
     if (
         not isinstance(tree, ast.Call)
@@ -72,12 +72,12 @@ def parse_call(text: str) -> Call:
         or any(word.arg is None for word in tree.keywords)
     ):
         raise ClasswiseError(f"cannot read the options in {text!r}; write option=value")
-    args = tuple(_literal(node, text) for node in tree.args)
+    args = tuple(_plain_value(node, text) for node in tree.args)
     options: dict[str, Any] = {}
     for word in tree.keywords:
         if word.arg in options:
             raise ClasswiseError(f"{text!r} gives {word.arg} twice; keep one")
-        options[str(word.arg)] = _literal(word.value, text)
+        options[str(word.arg)] = _plain_value(word.value, text)
     return Call(match["name"], args, options)
 
 
@@ -91,10 +91,10 @@ def parse_value(text: str) -> Any:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
         return text
     try:
-        return _literal(tree, text)
+        return _plain_value(tree, text)
     except ClasswiseError:
         return text
 
@@ -161,6 +161,14 @@ def parse_eps(value: float | int | str, too_wide: float = 1.0) -> float:
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)
+
+
+def _plain_value(node: ast.expr, text: str) -> Any:
+    """What `_literal` reads; whatever a hostile spelling does to it is refused alike."""
+    try:
+        return _literal(node, text)
+    except (RecursionError, TypeError, OverflowError):
+        raise ClasswiseError(f"cannot read a value in {text[:200]!r}; write it simpler") from None
 
 
 def _literal(node: ast.expr, text: str) -> Any:

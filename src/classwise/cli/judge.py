@@ -28,17 +28,17 @@ def audit(
         str | None,
         typer.Option("--model", help="module:callable of a run trained with a model of your own."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Data set. [default: the run's]")] = None,
+    data: Annotated[str | None, typer.Option(help="Data set. (default: the run's)")] = None,
     attacks: Annotated[
         str | None,
-        typer.Option(help="Names, such as clean,pgd-20(eps=4/255). [default: clean,pgd-20]"),
+        typer.Option(help="Names, such as clean,pgd-20(eps=4/255). (default: clean,pgd-20)"),
     ] = None,
     eps: Annotated[
         str | None,
-        typer.Option(help="Radius of attacks that state none. [default: the run's, or 8/255]"),
+        typer.Option(help="Radius of attacks that state none. (default: the run's, or 8/255)"),
     ] = None,
     norm: Annotated[
-        str | None, typer.Option(help="Linf or L2. [default: the run's, or Linf]")
+        str | None, typer.Option(help="Linf or L2. (default: the run's, or Linf)")
     ] = None,
     weights: Annotated[
         str, typer.Option(help="Names from the run, comma-separated; `all` for all.")
@@ -154,7 +154,7 @@ def diff(
     first: Annotated[Path, typer.Argument(help="An audited run.")],
     second: Annotated[Path, typer.Argument(help="Another one, audited in the same way.")],
     attacks: Annotated[
-        str, typer.Option(help="Conditions to compare. [default: all in common]")
+        str, typer.Option(help="Conditions to compare. (default: all in common)")
     ] = "",
     weights: Annotated[
         str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")

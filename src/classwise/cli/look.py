@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from classwise.cli.app import Imports, Quiet, Sets, app, data_app, divide_sets, kindly, out
-from classwise.errors import unknown
+from classwise.errors import ClasswiseError, unknown
 
 
 @app.command()
@@ -30,7 +30,12 @@ def recipe(
     """
     from classwise.recipe_text import load_recipe
 
-    chosen = load_recipe(text, divide_sets(sets or [])[0], imports or ())
+    methods, training = divide_sets(sets or [])
+    if training:
+        raise ClasswiseError(
+            f"--set {next(iter(training))}: a recipe has methods' options only; write METHOD.OPTION"
+        )
+    chosen = load_recipe(text, methods, imports or ())
     table = Table("slot", "value", "owner", title=chosen.name, title_justify="left")
     for row in chosen.explain():
         table.add_row(*row)
@@ -41,7 +46,7 @@ def recipe(
 @kindly
 def data_get(
     name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
-    to: Annotated[Path | None, typer.Option(help="Folder. [default: the cache]")] = None,
+    to: Annotated[Path | None, typer.Option(help="Folder. (default: the cache)")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Look on this machine only.")] = False,
     quiet: Quiet = False,
 ) -> None:

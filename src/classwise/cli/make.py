@@ -40,10 +40,10 @@ def train(
         typer.Argument(help="Such as trades+ccm+ema, at+mymodule:MyMethod, or a recipe.toml."),
     ],
     data: Annotated[
-        str | None, typer.Option(help="Data set; see `classwise list data`. [default: digits]")
+        str | None, typer.Option(help="Data set; see `classwise list data`. (default: digits)")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model, or your own module:callable. [default: cnn]")
+        str | None, typer.Option(help="Model, or your own module:callable. (default: cnn)")
     ] = None,
     begin: Annotated[
         str | None, typer.Option(help="Weights to begin from: RUN, RUN@best, or a file.")
@@ -59,30 +59,30 @@ def train(
         ),
     ] = None,
     eps: Annotated[
-        str | None, typer.Option(help="Attack radius in image units. [default: 8/255]")
+        str | None, typer.Option(help="Attack radius in image units. (default: 8/255)")
     ] = None,
     judge_eps: Annotated[
         str | None,
-        typer.Option(help="Radius of validation, and of audits. [default: the training eps]"),
+        typer.Option(help="Radius of validation, and of audits. (default: the training eps)"),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the training data. [default: 30]")
+        int | None, typer.Option(help="Passes over the training data. (default: 30)")
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Images per step. [default: 128]")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. [default: 0.1]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step. (default: 128)")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate. (default: 0.1)")] = None,
     valid: Annotated[
         str | None,
-        typer.Option(help="Validation split: 0.02, first:100, last:300. [default: 0.02]"),
+        typer.Option(help="Validation split: 0.02, first:100, last:300. (default: 0.02)"),
     ] = None,
     subset: Annotated[
-        int | None, typer.Option(help="Train on so many images, balanced. [default: all]")
+        int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
     ] = None,
     watch: Annotated[
         str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="All draws follow from it. [default: 0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="All draws follow from it. (default: 0)")] = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Run folder. [default: runs/RECIPE-DATA-sSEED]")
+        Path | None, typer.Option("--out", help="Run folder. (default: runs/RECIPE-DATA-sSEED)")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the run stopped; it must be there.")
@@ -142,7 +142,8 @@ def train(
     out.print(f"{words} {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
     for average in run.unopened_averages:
         out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
-    out.print(f"Next: classwise audit {run.path}", soft_wrap=True, highlight=False)
+    again = f" --model '{config.model}'" if run.own_model else ""  # a folder may not name code
+    out.print(f"Next: classwise audit {run.path}{again}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -159,7 +160,7 @@ def study(
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
     table: Annotated[
-        Path | None, typer.Option(help="Markdown file for the table. [default: in --out]")
+        Path | None, typer.Option(help="Markdown file for the table. (default: in --out)")
     ] = None,
 ) -> None:
     """Train and audit many recipes over several seeds and write one table.

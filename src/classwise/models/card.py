@@ -27,7 +27,7 @@ class NetworkCard(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     spec: Annotated[str, Field(max_length=200)]
-    num_classes: Annotated[int, Field(ge=1)]
+    num_classes: Annotated[int, Field(ge=1, le=10**8)]
     channels: Annotated[int, Field(ge=1, le=LARGEST)]
     mean: list[float]
     deviation: list[Annotated[float, Field(gt=0)]]

@@ -75,10 +75,7 @@ VARIATIONS = (
     Variation("a quarter for validation", changes={"valid": "0.25"}),
 )
 # What the reading of the study speaks of; a recipe with an augmentation of its own cannot be moved.
-VARIED = (
-    *("at", "at+ccm", "at+cfa", "at+ccm+fairtat", "at+awp", "fat"),
-    *("trades", "trades+cfa", "trades+frl", "trades+wat", "trades+dafa"),
-)
+VARIED = ("at", "at+ccm", "at+awp", "trades", "trades+wat", "trades+dafa")
 
 
 def study_jobs(seeds: int, folder: Path, also: Sequence[str] = ()) -> list[Job]:

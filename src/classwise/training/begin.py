@@ -163,7 +163,8 @@ class _Head:
         # A file that says nothing of its classes has as many as it has rows.
         rows = there.shape[:1].numel() if self.file_classes is None else self.num_classes
         alike = there.ndim == value.ndim and there.shape[1:] == value.shape[1:]
-        return "classes" if alike and rows == self.num_classes <= len(value) else "not"
+        enough = self.num_classes <= min(len(there), len(value))
+        return "classes" if alike and rows == self.num_classes and enough else "not"
 
     def difference(self, there: Tensor, value: Tensor) -> str:
         """Why a tensor was not taken."""

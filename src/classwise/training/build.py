@@ -44,6 +44,14 @@ def model_to_train(
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     begun = None if config.begin is None else begin_from(model, config.begin, about)
     freeze(model, config.freeze)
+    if begun is not None:
+        still = [name for name, weight in model.named_parameters() if not weight.requires_grad]
+        random = sorted({*begun.new, *begun.differing} & {*still})
+        if random:
+            raise ClasswiseError(
+                f"freeze={','.join(config.freeze)} would keep {random[0]} at random values, since "
+                f"{config.begin} has none that fit; freeze other parts"
+            )
     return model, begun
 
 

@@ -49,7 +49,9 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | No
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, OSError, ValueError) as reason:
         # Asked only after safetensors refused: its files may begin with any byte.
-        if path.read_bytes()[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        with path.open("rb") as stream:
+            first = stream.read(2)
+        if first in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
             raise PickleError(
                 f"{path} is a pickle, which can run code when opened; save the weights as "
                 "safetensors"
@@ -61,7 +63,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | No
 def _description(header: str, path: Path) -> dict[str, Any]:
     try:
         about = json.loads(header)
-    except ValueError:
+    except (ValueError, RecursionError):
         about = None
     if not isinstance(about, dict):
         raise ClasswiseError(f"{path} has a header that is no description of a model")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,14 +60,16 @@ def train(
     device: str = "auto",
     quiet: bool = False,
     source: DataSource | None = None,
+    imports: Sequence[str] = (),
     **options: Any,
 ) -> Run:
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
-    With `resume` a run that is there goes on where it stopped, and one that is not begins.
+    With `resume` a run that is there goes on where it stopped, and one that is not begins. A recipe
+    file may name methods of the modules in `imports`.
     """
-    recipe = load_recipe(recipe)
+    recipe = load_recipe(recipe, imports=imports)
     if config is None:
         config = TrainConfig(**options)
     elif options:
@@ -83,7 +85,8 @@ def train(
             "add --resume to go on, or choose another --out"
         )
     if trainer.begun is not None and not trainer.run.finished_epochs:
-        tell(f"{recipe.name} {trainer.begun.words}", quiet)
+        begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
+        tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
     keep_freed_memory()
     return trainer.go(quiet)
 
@@ -110,7 +113,7 @@ class Trainer:
         self.train_data = Batches.of(training, size, device, train_rows)
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
-        self.chosen_by = judged_under(config, recipe)
+        self.chosen_by = judged_under(config, recipe, len(valid_rows))
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model, self.begun = model_to_train(self.about, config, device)
         self.about |= {} if self.begun is None else {"begin": self.begun.card}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from classwise.attacks.ball import LINF
 from classwise.errors import ClasswiseError, unknown
 from classwise.methods import METHODS
 from classwise.methods.crop import Crop
 from classwise.recipe import Among, Method, Recipe, compose
-from classwise.recipe_text import make_method
-from classwise.script import Script
+from classwise.script import Drop, Script
 from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
@@ -85,8 +85,11 @@ def apply_preset(
         on_base |= {"step": script.step, **script.base}
         methods = [_fill(m, script.own) if m.name == own else m for m in methods]
         methods = _cropped(methods, recipe, script)
-    methods = [_fill(m, _known(m, on_base)) if m.base else m for m in methods]
-    return compose(methods), TrainConfig(**{**settings, **options})
+        if "epochs" in options:
+            settings["drops"] = _stretched(script, int(options["epochs"]))
+    config = TrainConfig(**{**settings, **options})
+    methods = [_fill(m, _reaching(_known(m, on_base), m, config)) if m.base else m for m in methods]
+    return compose(methods), config
 
 
 def preset_names() -> list[str]:
@@ -124,7 +127,23 @@ def _cropped(methods: list[Method], recipe: Recipe, script: Script) -> list[Meth
 def _fill(method: Method, options: Mapping[str, Any]) -> Method:
     """The method with those options that nobody wrote into the recipe."""
     written = {name: getattr(method, name) for name in method.model_fields_set}
-    return make_method(method.name, {**options, **written})
+    return type(method)(**{**options, **written})
+
+
+def _stretched(script: Script, epochs: int) -> tuple[Drop, ...]:
+    """The script's drops in a run of another length: at the same shares of it."""
+    pairs = [drop if isinstance(drop, tuple) else (drop, 0.1) for drop in script.drops]
+    shares = [(when / script.epochs if when >= 1 else when, factor) for when, factor in pairs]
+    return tuple((share if share < 1 else share * epochs, factor) for share, factor in shares)
+
+
+def _reaching(options: dict[str, Any], base: Method, config: TrainConfig) -> dict[str, Any]:
+    """Without a step in pixels that was made for another norm, or never leads to the ball's rim."""
+    step, steps = options.get("step"), getattr(base, "steps", 0)
+    if "steps" not in base.model_fields_set:
+        steps = options.get("steps", steps)
+    short = isinstance(step, float) and (config.norm != LINF.name or steps * step < config.eps)
+    return {k: v for k, v in options.items() if not (k == "step" and short)}
 
 
 def _known(method: Method, options: Mapping[str, Any]) -> dict[str, Any]:

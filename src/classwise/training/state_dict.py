@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def read_state_dict(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:
+    _refuse_packed(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch on old formats
@@ -50,11 +52,25 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def _innermost(found: Any, path: Path) -> dict[str, Tensor]:
+def _refuse_packed(path: Path) -> None:
+    """Refuse an archive that would unpack to more than it is: torch never compresses its own."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
+    if packed or sum(member.file_size for member in members) > path.stat().st_size:
+        raise ClasswiseError(
+            f"{path} is compressed, which torch.save never does, and could fill the memory; save "
+            "model.state_dict() with torch.save"
+        )
+
+
+def _innermost(found: Any, path: Path, depth: int = 8) -> dict[str, Tensor]:
     """The tensors of a mapping, or of the one mapping with tensors under a usual name in it."""
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or not depth:
         return {}
-    inside = {key: _innermost(found[key], path) for key in NESTS if key in found}
+    inside = {key: _innermost(found[key], path, depth - 1) for key in NESTS if key in found}
     full = {key: tensors for key, tensors in inside.items() if tensors}
     if len(full) > 1:
         raise ClasswiseError(

@@ -25,13 +25,23 @@ from classwise.training.config import TrainConfig
 from classwise.types import Batch, Labels
 
 
-def judged_under(config: TrainConfig, recipe: Recipe) -> Seen:
-    """What validation judges by: its attack, or clean images where training has no attack."""
+def judged_under(config: TrainConfig, recipe: Recipe, images: int) -> Seen:
+    """What validation judges by: its attack, or clean images where training has none.
+
+    `images` is how many there are to judge by.
+    """
     attack = parse_attack(config.valid_attack if recipe.attacks else "clean")
     if attack.eps is not None:
         raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
     if config.eps_warmup and not recipe.attacks:
         raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
+    gated = [average.name for average in recipe.slots.averages if average.gate is not None]
+    if gated and (attack.name == "clean" or not images):
+        why = f"valid_attack is {attack.name}" if images else "there are no validation images"
+        raise ClasswiseError(
+            f"the gate of {gated[0]} opens on robust accuracy on validation data, but {why}; set "
+            "valid=0.02 and valid_attack=pgd-10, or leave the gated average out"
+        )
     return Seen("valid", attack.name)
 
 
