@@ -18,17 +18,21 @@ from refusals import refused
 from torch import nn
 
 import classwise
+from classwise.auditing import ledger as ledger_module
+from classwise.auditing import shelf as shelf_module
 from classwise.auditing.evaluate import evaluate
 from classwise.auditing.fingerprint import attack_key, data_hash, model_hash
 from classwise.auditing.judging import judge
 from classwise.auditing.kept import Place, audit_model
-from classwise.auditing.ledger import Ledger, in_order_of, select
+from classwise.auditing.ledger import Ledger, in_order_of, piece
 from classwise.auditing.predictions import (
     read_audits,
     read_ledger,
     write_card,
     write_predictions,
 )
+from classwise.auditing.shards import select
+from classwise.auditing.shelf import LOST, Shelf, pieces
 from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
 from classwise.errors import ClasswiseError
@@ -123,7 +127,7 @@ class TestCompletion:
 class TestCrash:
     def test_a_model_that_raises_keeps_the_batches_before(self, tmp_path):
         ledger, judge = Ledger(tmp_path), Counting(fail_at=2)
-        words = ("batch 3 (samples 12 to 17)", "RuntimeError: the model broke", "12 of 20")
+        words = ("samples 12 to 17", "RuntimeError: the model broke", "12 of 20")
         with refused(*words, str(tmp_path)):
             ledger.complete(stamp(), data(), judge)
         assert ledger.missing(stamp(), np.arange(20)).tolist() == list(range(12, 20))
@@ -463,7 +467,7 @@ class TestGivenModels:
 
         monkeypatch.setattr("classwise.auditing.evaluate.judge", counted)
         facts = {**self.facts, "attacks": "pgd-3", "batch_size": 8, "out": tmp_path / "kept"}
-        with refused("batch 4", "samples 24 to 31", "out of luck", "24 of 40 samples are kept"):
+        with refused("samples 24 to 31", "out of luck", "24 of 40 samples are kept"):
             classwise.audit(*given, **facts)
         lucky[0] = 99
         report = classwise.audit(*given, **facts)
@@ -604,3 +608,52 @@ def test_a_radius_per_image_follows_its_image_into_every_batch(tmp_path):
     )
     assert found.radius == pytest.approx(eps.numpy())
     assert np.array_equal(found.predicted, plain.predicted)
+
+
+class TestShelf:
+    """What a ledger knows is read once and looked up by sample number."""
+
+    def test_files_are_read_once_however_many_pieces_are_asked_for(self, tmp_path, monkeypatch):
+        ledger = Ledger(tmp_path)
+        ledger.complete(stamp(), data(), Counting(), compact=False)
+        opened = []
+        real = ledger_module.open_table
+        monkeypatch.setattr(
+            ledger_module, "open_table", lambda *where: opened.append(1) or real(*where)
+        )
+        fresh, judge = Ledger(tmp_path), Counting()
+        for number in range(20):
+            part = piece(data(), np.array([number]))
+            assert fresh.complete(stamp(), part, judge, compact=False).sample.tolist() == [number]
+        assert len(opened) == 2  # all that the model met, and what carries its name
+        assert judge.shown == []
+
+    def test_rows_come_in_the_order_asked_for_from_any_part(self):
+        whole = verdicts(range(10))
+        shelf = Shelf(select(whole, np.array([7, 2])), None)
+        shelf.add(select(whole, np.array([9, 0, 2])))
+        wanted = np.array([0, 7, 9, 2])
+        assert shelf.rows(wanted).sample.tolist() == wanted.tolist()
+        assert np.array_equal(shelf.rows(wanted).predicted, whole.predicted[wanted])
+        assert shelf.has(np.array([1, 2, 50])).tolist() == [False, True, False]
+        assert shelf.samples.tolist() == [0, 2, 7, 9]
+
+    def test_a_slow_model_is_saved_often_and_a_quick_one_in_whole_batches(self, monkeypatch):
+        now = [0.0]
+        monkeypatch.setattr(shelf_module, "monotonic", lambda: now[0])
+
+        def sizes(seconds, most=256):
+            found = []
+            for part in pieces(np.arange(1000), most):
+                now[0] += seconds * len(part)
+                found.append(len(part))
+            assert sum(found) == 1000
+            return found
+
+        assert sizes(1e-3)[:2] == [16, 256]
+        slow = sizes(3.5)  # AutoAttack on a large network: 15 minutes for a batch of 256
+        assert max(one * 3.5 for one in slow) <= LOST
+        assert set(sizes(200.0)[1:]) == {1}
+
+    def test_steady_pieces_do_not_follow_the_clock(self):
+        assert [len(part) for part in pieces(np.arange(10), 4, steady=True)] == [4, 4, 2]

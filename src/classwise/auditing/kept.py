@@ -130,8 +130,12 @@ def audit_model(
 
             stamp = replace(place.stamp, attack_key=key)
             advance = partial(progress.advance, task)
+            # somebody else's attack draws by its batch, so its batches must not follow the clock
+            steady = isinstance(attack, Foreign)
             found.append(
-                place.ledger.complete(stamp, batches, judge, advance=advance, compact=compact)
+                place.ledger.complete(
+                    stamp, batches, judge, advance=advance, compact=compact, steady=steady
+                )
             )
     return found
 
@@ -150,8 +154,7 @@ def notes_on(
     for attack in parse_attacks(facts["attacks"]):
         radius = radii_under(attack, facts["eps"], ball, len(wanted)).numpy()
         stamp = replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
-        known = place.ledger.read(stamp)
-        have = wanted[:0] if known is None else known.sample
+        have = place.ledger.shelf(stamp).samples
         key = note_key({"data_hash": stamp.data_hash, "attack_key": stamp.attack_key})
         if not np.isin(wanted, have).all():
             notes[key] = note

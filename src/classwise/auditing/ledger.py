@@ -8,8 +8,8 @@ machines are merged by copying their files into one folder.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,15 +26,16 @@ from classwise.auditing.shards import (
     file_stem,
     open_table,
     quoted,
+    select,
     write_rows,
 )
+from classwise.auditing.shelf import Shelf, pieces
 from classwise.data.batches import Batches
 from classwise.errors import ClasswiseError
 
 Whole: TypeAlias = npt.NDArray[np.int64]
 Judge: TypeAlias = Callable[[Batches], Predictions]  # one batch -> its verdicts
 
-_COLUMNS = ("sample", "label", "predicted", "logit_gap", "radius", "iterations", "broken_by")
 _ROWS = (
     "sample, CAST(label AS BIGINT) AS label, CAST(predicted AS BIGINT) AS predicted, logit_gap, "
     "radius, iterations, broken_by"
@@ -51,6 +52,7 @@ class Ledger:
 
     folder: Path
     about: Mapping[str, Any] = field(default_factory=dict)
+    _shelves: dict[Stamp, Shelf] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, path: Path, about: Mapping[str, Any] | None = None) -> Ledger:
@@ -63,10 +65,15 @@ class Ledger:
         write_rows(path, found, stamp, self.about)
         return path
 
+    def shelf(self, stamp: Stamp) -> Shelf:
+        """What is there of a model, data set and attack; the files are read the first time only."""
+        if stamp not in self._shelves:
+            self._shelves[stamp] = Shelf(self.read(stamp), self.read(stamp, named=True))
+        return self._shelves[stamp]
+
     def missing(self, stamp: Stamp, samples: Whole) -> Whole:
         """Which of `samples` this model has not met under this attack yet, in their order."""
-        known = self.read(stamp)
-        return samples if known is None else samples[~np.isin(samples, known.sample)]
+        return samples[~self.shelf(stamp).has(samples)]
 
     def read(self, stamp: Stamp, *, named: bool = False) -> Predictions | None:
         """All verdicts of a model, data set and attack, by sample number; None if there are none.
@@ -106,60 +113,50 @@ class Ledger:
         *,
         advance: Callable[[int], None] | None = None,
         compact: bool = True,
+        steady: bool = False,
     ) -> Predictions:
         """Verdicts on all samples of `batches`, judging only those that are missing.
 
-        Every batch is on disk before the next begins. If the model raises, what was judged stays
-        and the error names the batch. `advance` is told how many samples are done.
+        Every piece is on disk before the next begins, and takes about half a minute at the most,
+        unless it must be `steady`. If the model raises, what was judged stays and the error names
+        the samples. `advance` is told how many samples are done.
         """
-        wanted = batches.origin.cpu().numpy()
-        known, here = self.read(stamp), self.read(stamp, named=True)
-        fresh = np.ones(len(wanted), bool) if known is None else ~np.isin(wanted, known.sample)
-        if known is not None:
-            # The same weights under another name need rows of their own, but no attack.
-            there = np.isin(known.sample, wanted)
-            if here is not None:
-                there &= ~np.isin(known.sample, here.sample)
-            if there.any():
-                self.append(select(known, np.flatnonzero(there)), stamp)
-        parts = [] if known is None else [known]
+        shelf, wanted = self.shelf(stamp), batches.origin.cpu().numpy()
+        # The same weights under another name need rows of their own, but no attack.
+        unnamed = shelf.unnamed(wanted)
+        if len(unnamed):
+            self.append(shelf.rows(unnamed), stamp)
+            shelf.name(unnamed)
+        todo = np.flatnonzero(~shelf.has(wanted))
         if advance is not None:
-            advance(int(len(wanted) - fresh.sum()))
-        todo = np.flatnonzero(fresh)
-        for number, rows in enumerate(cuts(todo, batches.batch_size)):
+            advance(len(wanted) - len(todo))
+        done = 0
+        for rows in pieces(todo, batches.batch_size, steady=steady):
             try:
                 found = judge(piece(batches, rows))
             except Exception as reason:
-                raise self._broken_off(reason, wanted[rows], number, len(todo), batches) from reason
+                kept = len(wanted) - len(todo) + done
+                raise self._broken_off(reason, wanted[rows], kept, len(wanted)) from reason
             self.append(found, stamp)
-            parts.append(found)
+            shelf.add(found)
+            shelf.name(found.sample)
+            done += len(rows)
             if advance is not None:
                 advance(len(rows))
         if compact:
             self.compact(stamp)
-        return in_order_of(wanted, concatenate(parts))
+        if not len(wanted):
+            raise ClasswiseError("no images given; an audit needs at least one")
+        return shelf.rows(wanted)
 
-    def _broken_off(
-        self, reason: Exception, samples: Whole, number: int, todo: int, batches: Batches
-    ) -> ClasswiseError:
+    def _broken_off(self, reason: Exception, samples: Whole, kept: int, of: int) -> ClasswiseError:
         """Say where it broke off and what is kept."""
         kind = "" if isinstance(reason, ClasswiseError) else f"{type(reason).__name__}: "
         words = " ".join(str(reason).split())[:300]
-        done = len(batches.origin) - todo + number * batches.batch_size
         return ClasswiseError(
-            f"batch {number + 1} (samples {samples.min()} to {samples.max()}): {kind}{words}; "
-            f"{done} of {len(batches.origin)} samples are kept in {self.folder}, "
-            "repeat the command to go on from there"
+            f"samples {samples.min()} to {samples.max()}: {kind}{words}; {kept} of {of} samples "
+            f"are kept in {self.folder}, repeat the command to go on from there"
         )
-
-
-def cuts(rows: Whole, size: int) -> Iterator[Whole]:
-    """Split row numbers into batches.
-
-    >>> [part.tolist() for part in cuts(np.arange(5), 2)]
-    [[0, 1], [2, 3], [4]]
-    """
-    return (rows[begin : begin + size] for begin in range(0, len(rows), size))
 
 
 def piece(batches: Batches, rows: Whole) -> Batches:
@@ -169,22 +166,6 @@ def piece(batches: Batches, rows: Whole) -> Batches:
     at_labels = index.to(batches.labels.device)
     labels, origin = batches.labels[at_labels], batches.origin[at_labels]
     return Batches(batches.images[at_images], labels, origin, len(rows))
-
-
-def concatenate(parts: Sequence[Predictions]) -> Predictions:
-    """Join verdicts of one condition."""
-    if not parts:
-        raise ClasswiseError("no images given; an audit needs at least one")
-    joined: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS
-    }
-    return replace(parts[0], **joined)
-
-
-def select(found: Predictions, rows: Whole) -> Predictions:
-    """Keep some rows."""
-    kept: dict[str, Any] = {name: getattr(found, name)[rows] for name in _COLUMNS}
-    return replace(found, **kept)
 
 
 def in_order_of(samples: Whole, found: Predictions) -> Predictions:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from classwise.auditing.evidence import Rates, Whole, confidence_sequence, evidence
 from classwise.auditing.intervals import check_level
-from classwise.auditing.ledger import concatenate, in_order_of, piece
-from classwise.auditing.shards import Predictions
+from classwise.auditing.ledger import in_order_of, piece
+from classwise.auditing.shards import Predictions, concatenate
 from classwise.data.batches import Batches
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown

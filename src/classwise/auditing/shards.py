@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from classwise.errors import ClasswiseError
 
+_VALUES = ("sample", "label", "predicted", "logit_gap", "radius", "iterations", "broken_by")
 VERSION = 1  # of the long table; raised when a column or the meaning of an attack changes
 
 
@@ -46,6 +47,22 @@ class Predictions:
         """Whether the verdict on each sample is right."""
         same: npt.NDArray[np.bool_] = self.label == self.predicted
         return same
+
+
+def concatenate(parts: Sequence[Predictions]) -> Predictions:
+    """Join verdicts of one condition."""
+    if not parts:
+        raise ClasswiseError("no images given; an audit needs at least one")
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in _VALUES
+    }
+    return replace(parts[0], **joined)
+
+
+def select(found: Predictions, rows: npt.NDArray[np.int64]) -> Predictions:
+    """Keep some rows."""
+    kept: dict[str, Any] = {name: getattr(found, name)[rows] for name in _VALUES}
+    return replace(found, **kept)
 
 
 @dataclass(frozen=True, slots=True)
