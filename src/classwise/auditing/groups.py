@@ -42,7 +42,7 @@ class Grouping:
     group: Whole
 
     def __post_init__(self) -> None:
-        pairs = self.member * len(self.names) + self.group
+        pairs = self._pairs
         known = not len(pairs) or (
             self.member.min() >= 0 and 0 <= self.group.min() <= self.group.max() < len(self.names)
         )
@@ -56,16 +56,20 @@ class Grouping:
         """Whether some member is in several groups."""
         return len(np.unique(self.member)) < len(self.member)
 
+    def same_as(self, other: Grouping) -> bool:
+        """Whether both put the same members into the same groups."""
+        alike = (self.of, self.names) == (other.of, other.names)
+        return alike and np.array_equal(np.sort(self._pairs), np.sort(other._pairs))
+
     def count(self, sample: Whole, label: Whole) -> Whole:
         """How many of these rows are in each group."""
-        keys = sample if self.of == "sample" else label
-        reach = int(self.member.max(initial=0)) + 1
-        return self.sums(np.bincount(keys, minlength=reach))
+        keys = np.sort(sample if self.of == "sample" else label)
+        times = np.searchsorted(keys, self.member, "right") - np.searchsorted(keys, self.member)
+        return self._per_group(times)
 
     def sums(self, values: Whole) -> Whole:
-        """Sum of a whole number for each member over the members of each group."""
-        found = np.bincount(self.group, values[self.member], minlength=len(self.names))
-        return found.astype(np.int64)
+        """Sum of a whole number for each class over the classes of each group."""
+        return self._per_group(values[self.member])
 
     def tally(self, sample: Whole, label: Whole, correct: Any) -> Tally:
         """Right answers and samples of each group."""
@@ -77,6 +81,14 @@ class Grouping:
             self.overlapping,
             int((~inside).sum()),
         )
+
+    @property
+    def _pairs(self) -> Whole:
+        """A number for each pair."""
+        return self.member * len(self.names) + self.group
+
+    def _per_group(self, values: Whole) -> Whole:
+        return np.bincount(self.group, values, minlength=len(self.names)).astype(np.int64)
 
 
 def of_classes(
@@ -136,6 +148,13 @@ def grouping_of(name: str, entries: Sequence[tuple[int, Sequence[str]]]) -> Grou
     pairs = [(sample, number[group]) for sample, groups in entries for group in groups]
     members = np.array(pairs, np.int64)
     return Grouping(name, tuple(names), "sample", members[:, 0], members[:, 1])
+
+
+def tallies(
+    groupings: Mapping[str, Grouping] | None, sample: Whole, label: Whole, correct: Any
+) -> dict[str, Tally]:
+    """Count the same verdicts in every grouping."""
+    return {name: one.tally(sample, label, correct) for name, one in (groupings or {}).items()}
 
 
 def named(groupings: Mapping[str, T], name: str, where: str) -> T:

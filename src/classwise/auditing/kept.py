@@ -18,6 +18,8 @@ from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import evaluate, progress_bar, told
 from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
 from classwise.auditing.flags import Flag, check_records
+from classwise.auditing.group_files import keep_groupings, kept_groupings
+from classwise.auditing.groups import Grouping
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.predictions import Predictions
 from classwise.auditing.remarks import note_key, write_remarks
@@ -53,6 +55,11 @@ class Place:
         ledger = Ledger(folder / "predictions", {"recipe_name": recipe, "data": data})
         stamp = Stamp(folder.name, weights, split, model_hash(model, spec), data_hash)
         return cls(folder, ledger, stamp)
+
+    def keep(self, groupings: Mapping[str, Grouping]) -> dict[str, Grouping]:
+        """Keep groupings beside the audits; all that are now known for this data set."""
+        keep_groupings(self.folder, self.stamp.data_hash, groupings)
+        return kept_groupings(self.folder).get(self.stamp.data_hash, {})
 
     def remember(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from classwise.auditing.fingerprint import attack_key
+from classwise.auditing.group_files import count_groups, kept_groupings
 from classwise.auditing.metrics import ClassReport, ConditionReport
 from classwise.auditing.remarks import read_remarks
 from classwise.auditing.shards import (
@@ -169,6 +170,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
             " FROM rows GROUP BY ALL"
         ).fetchall()
+        tallies = count_groups(base, kept_groupings(folder))
     tables = {}
     for key, own in abouts.items():
         count = len(own["data"]["class_names"])
@@ -191,6 +193,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             tuple(data["class_names"]),
             *groups_of,
             eps=one["radius"],
+            groups=tallies.get(_key(one), {}),
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))

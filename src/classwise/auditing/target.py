@@ -16,6 +16,7 @@ from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.blackbox import BlackBox, onnx_files, open_onnx
 from classwise.auditing.evaluate import class_report, progress_bar, remarks, steady_flags
 from classwise.auditing.flags import Flag, check_records
+from classwise.auditing.group_files import read_table
 from classwise.auditing.health import check_health
 from classwise.auditing.kept import Place, audit_model, notes_on
 from classwise.auditing.ledger import piece
@@ -52,6 +53,7 @@ def audit_target(
     question: str | None = None,
     health: bool = False,
     repeat: int = 1,
+    groups: Path | None = None,
     folder: Path | None = None,
     device: str = "auto",
     quiet: bool = False,
@@ -61,7 +63,8 @@ def audit_target(
     What their ledger already holds is not run again. With `minutes` or a `question` only as much
     is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of a broken
     evaluation are in `report.about["flags"]`; `health` probes for more. `repeat` audits the mean
-    of so many passes of a model that draws random numbers. `network` is the `module:callable` of
+    of so many passes of a model that draws random numbers. `groups` is a table of attributes of
+    the split's images (`read_table`), kept beside the audits. `network` is the `module:callable` of
     a run or weights file that was made with one.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
@@ -78,6 +81,7 @@ def audit_target(
         raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
     source = open_data(data)
     images = choose_split(source, split)
+    groupings = {} if groups is None else read_table(groups, len(images))
     # Numbers of the whole split, so that a small audit is a beginning of the large one.
     chosen = torch.arange(len(images))
     if limit:
@@ -129,7 +133,11 @@ def audit_target(
             partly = _audit_partly(model, batches, images.class_names, limits, facts, quiet)
             found, note = partly.found, partly.words
         report = class_report(
-            found, images.class_names, images.superclass_of, images.superclass_names
+            found,
+            images.class_names,
+            images.superclass_of,
+            images.superclass_names,
+            groupings if place is None else place.keep(groupings),
         )
         seen = steady_flags(model, images.images, repeat)
         probed = _probed(model, images, eps, norm) if health else None
