@@ -37,7 +37,7 @@ class StoredAudit:
     stamps: Mapping[str, Stamp]  # by label
     remarks: Mapping[str, Any] = field(default_factory=dict)  # as in a report's `about`
     unfinished: Mapping[str, str] = field(default_factory=dict)  # by label: what is missing
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)  # class, superclass, one's own
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)  # beside the classes
 
     def label(self, name: str, eps: float | None = None) -> str:
         """Find a condition as the reports call it; its attack, or that and eps, may be enough."""
@@ -57,6 +57,10 @@ class StoredAudit:
             f"{unknown(f'condition in {self.name}', name, self.conditions)}; "
             f"or first run: classwise audit {self.name} --attacks {name}"
         )
+
+    def grouping(self, name: str) -> Grouping:
+        """One way to group the samples: class, superclass, or one of the user's own."""
+        return named(of_classes(self.class_names) | dict(self.groupings), name, self.name)
 
     def has_radius(self, label: str, eps: float) -> bool:
         """Whether a condition was audited at this eps."""
