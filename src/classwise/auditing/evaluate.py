@@ -73,8 +73,9 @@ def class_report(
     class_names: Sequence[str],
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
+    unfinished: str = "",
 ) -> ClassReport:
-    """Derive the report from predictions."""
+    """Derive the report from predictions; `unfinished` says what an audit in part lacks."""
     conditions = [
         ConditionReport(
             one.condition,
@@ -83,6 +84,9 @@ def class_report(
             None if superclass_of is None else tuple(superclass_of),
             None if superclass_names is None else tuple(superclass_names),
             eps=float(one.radius.max()),
+            norm=one.norm,
+            verdict=one.verdict,
+            unfinished=unfinished,
         )
         for one in found
     ]
