@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from classwise.auditing.groups import CLASS
 from classwise.errors import ClasswiseError
-from classwise.spelling import parse_eps
+from classwise.spelling import parse_eps, spell_eps
 
 
 def parse_share(value: Any) -> float:
@@ -108,7 +108,7 @@ class Rule(BaseModel):
     @property
     def words(self) -> str:
         """The rule as a sentence."""
-        eps = "" if self.eps is None else f" at eps {self.eps:.4g}"
+        eps = "" if self.eps is None else f" at eps {spell_eps(self.eps)}"
         sure = "" if self.confidence is None else f" ({100 * self.confidence:g} % confidence)"
         one = "class" if self.groups is None else f"group of {self.groups}"
         if self.floor is not None:

@@ -75,8 +75,9 @@ def class_report(
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
     groupings: Mapping[str, Grouping] | None = None,
+    unfinished: str = "",
 ) -> ClassReport:
-    """Derive the report from predictions."""
+    """Derive the report from predictions; `unfinished` says what an audit in part lacks."""
     conditions = [
         ConditionReport(
             one.condition,
@@ -86,6 +87,9 @@ def class_report(
             None if superclass_names is None else tuple(superclass_names),
             eps=float(one.radius.max()),
             groups=tallies(groupings, one.sample, one.label, one.correct),
+            norm=one.norm,
+            verdict=one.verdict,
+            unfinished=unfinished,
         )
         for one in found
     ]

@@ -17,6 +17,7 @@ from classwise.auditing.rates import Whole
 from classwise.auditing.remarks import said_of
 from classwise.auditing.stored import StoredAudit, diff_stored, read_stored
 from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import spell_eps
 
 __all__ = [
     "Contract",
@@ -38,16 +39,18 @@ class Outcome(NamedTuple):
     rule: Rule
     status: Status
     why: str
+    groundless: bool = False  # undecided for want of an audit or of any image, not of certainty
 
     @property
     def holds(self) -> bool:
         """Whether the gate may open."""
-        return self.status == "passed" or (self.status == "undecided" and not self.rule.strict)
+        lenient = not self.rule.strict and not self.groundless
+        return self.status == "passed" or (self.status == "undecided" and lenient)
 
 
 @dataclass(frozen=True)
 class GateReport:
-    """All outcomes; `exit_code` is 0 where every rule holds and 1 otherwise."""
+    """All outcomes; `exit_code` is 0 where every rule holds, 1 where one is broken, else 3."""
 
     name: str
     run: str
@@ -61,18 +64,19 @@ class GateReport:
 
     @property
     def exit_code(self) -> int:
-        """0 or 1, for the shell."""
-        return 0 if self.passed else 1
+        """For the shell: 0 yes, 1 no, 3 where nothing is broken but a rule cannot be decided."""
+        broken = any(one.status == "failed" for one in self.outcomes)
+        return 1 if broken else 0 if self.passed else 3
 
     @property
     def headline(self) -> str:
         """One sentence."""
-        broken = sum(not one.holds for one in self.outcomes)
-        open_ones = sum(one.holds and one.status == "undecided" for one in self.outcomes)
-        words = f"{self.name}: " + (
-            f"{broken} of {len(self.outcomes)} rules broken" if broken else "passed"
-        )
-        return words + (f", {open_ones} undecided" if open_ones else "") + f" ({self.run})"
+        broken = sum(one.status == "failed" for one in self.outcomes)
+        open_ones = sum(one.status == "undecided" for one in self.outcomes)
+        of = f"of {len(self.outcomes)} rules"
+        words = f"{broken} {of} broken" if broken else "passed" if self.passed else ""
+        undecided = f"{open_ones} {'' if words else f'{of} '}undecided" if open_ones else ""
+        return f"{self.name}: {', '.join(filter(None, [words, undecided]))} ({self.run})"
 
     def markdown(self) -> str:
         """Write a comment for a pull request."""
@@ -126,12 +130,15 @@ def _decide(rule: Rule, audit: StoredAudit, baseline: StoredAudit | None) -> Out
     if rule.eps is not None and not audit.has_radius(label, rule.eps):
         hint = f", or write {rule.eps:g}/255" if rule.eps >= 1 else ""
         raise ClasswiseError(
-            f"the rule {rule.words!r} asks for eps {rule.eps:.6g}, but {audit.name} was audited "
-            f"at {found.radius.max(initial=0):.6g}; audit it again with that eps{hint}"
+            f"the rule {rule.words!r} asks for eps {spell_eps(rule.eps)}, but {audit.name} was "
+            f"audited at {spell_eps(float(found.radius.max(initial=0)))}; audit it again with that "
+            f"eps{hint}"
         )
     if rule.drop is not None:
         return _drop(rule, label, audit, baseline)
-    _check_complete(rule, audit, label)
+    unfinished = _unfinished(rule, (audit, label))
+    if unfinished is not None:
+        return unfinished
     groups = audit.grouping(rule.grouping)
     tally = groups.tally(found.sample, found.label, found.correct)
     names, hits, sizes = tally.names, tally.hits, tally.sizes
@@ -162,13 +169,16 @@ def _adding(decided: Outcome, count: int, words: str) -> Outcome:
     return decided._replace(why=f"{decided.why}; {count} {words}") if count else decided
 
 
-def _check_complete(rule: Rule, audit: StoredAudit, label: str) -> None:
+def _unfinished(rule: Rule, *audits: tuple[StoredAudit, str]) -> Outcome | None:
     """No verdict on an audit that chose its images by what it saw of them, and stopped early."""
-    if label in audit.unfinished:
-        raise ClasswiseError(
-            f"the rule {rule.words!r} cannot be decided: {audit.name} was examined only in part "
-            f"({audit.unfinished[label]}); audit it in full"
-        )
+    for audit, label in audits:
+        if label in audit.unfinished:
+            why = (
+                f"{audit.name} was examined only in part under {label} "
+                f"({audit.unfinished[label]}); audit it in full"
+            )
+            return Outcome(rule, "undecided", why, groundless=True)
+    return None
 
 
 def _drop(rule: Rule, label: str, audit: StoredAudit, baseline: StoredAudit | None) -> Outcome:
@@ -181,8 +191,9 @@ def _drop(rule: Rule, label: str, audit: StoredAudit, baseline: StoredAudit | No
             f"the baseline {baseline.name} was not audited under {rule.under} as {audit.name} was "
             f"(attack, eps, norm, seed and verdict alike); it has {', '.join(baseline.conditions)}"
         )
-    for one, name in ((audit, label), (baseline, twins[0])):
-        _check_complete(rule, one, name)
+    unfinished = _unfinished(rule, (audit, label), (baseline, twins[0]))
+    if unfinished is not None:
+        return unfinished
     (change,) = diff_stored(baseline, audit, attacks=(twins[0],), grouping=rule.grouping, draws=1)
     present = int((change.sizes > 0).sum())
     # One-sided in each class, and shared out so that all classes hold at once (Bonferroni).
@@ -209,8 +220,8 @@ def _outcome(
     empty = [name for name, size in zip(names, sizes, strict=True) if not size]
     broken, kept = high < bar, (low >= bar) | (sizes == 0)
     status: Status = "failed" if broken.any() else "passed" if kept.all() else "undecided"
-    if empty:
-        status = "failed" if status == "failed" or len(empty) == len(names) else "undecided"
+    if empty and status == "passed":
+        status = "undecided"
     shown = np.flatnonzero(broken) if broken.any() else np.flatnonzero(~kept & (sizes > 0))
     if not len(shown) and not np.isnan(rates).all():
         shown = np.array([int(np.nanargmin(rates))])
@@ -223,7 +234,7 @@ def _outcome(
     words += [f"and {len(shown) - 8} more"] if len(shown) > 8 else []
     if empty:
         words.append(f"no images of {', '.join(empty[:8])}{', …' if len(empty) > 8 else ''}")
-    return Outcome(rule, status, "; ".join(words))
+    return Outcome(rule, status, "; ".join(words), groundless=len(empty) == len(names))
 
 
 def _cell(text: str) -> str:

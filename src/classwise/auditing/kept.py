@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from classwise.attacks.adapters import Foreign
 from classwise.attacks.ball import parse_norm
@@ -87,6 +88,12 @@ class Place:
         )
         return seen
 
+    def note(self, model: LogitModel, notes: dict[str, str | None]) -> None:
+        """Keep notes beside the audits; whatever else is known of the model stays."""
+        black_box = isinstance(model, BlackBox)
+        key = self.stamp.model_hash
+        write_remarks(self.folder, key, seen={}, probed=None, black_box=black_box, notes=notes)
+
 
 def audit_model(
     model: LogitModel,
@@ -151,12 +158,9 @@ def notes_on(
     `size` is that of the whole split. Where everything asked for is there, but more besides, an
     earlier audit may have chosen that by what it saw: its note stays.
     """
-    ball = parse_norm(facts["norm"])
     wanted = batches.origin.cpu().numpy()
     notes: dict[str, str | None] = {}
-    for attack in parse_attacks(facts["attacks"]):
-        radius = radii_under(attack, facts["eps"], ball, len(wanted)).numpy()
-        stamp = replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
+    for stamp in _stamps(place, len(wanted), facts):
         known = place.ledger.read(stamp)
         have = wanted[:0] if known is None else known.sample
         key = note_key({"data_hash": stamp.data_hash, "attack_key": stamp.attack_key})
@@ -165,6 +169,22 @@ def notes_on(
         elif len(have) in (len(wanted), size):
             notes[key] = None
     return notes
+
+
+def known_under_all(place: Place, batches: Batches, facts: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Which samples the ledger knows under every attack, so that none of them is run."""
+    known = batches.origin.cpu().numpy()
+    for stamp in _stamps(place, len(known), facts):
+        known = np.setdiff1d(known, place.ledger.missing(stamp, known))
+    return known
+
+
+def _stamps(place: Place, count: int, facts: Mapping[str, Any]) -> Iterator[Stamp]:
+    """The stamp of every attack of an audit of so many images."""
+    ball = parse_norm(facts["norm"])
+    for attack in parse_attacks(facts["attacks"]):
+        radius = radii_under(attack, facts["eps"], ball, count).numpy()
+        yield replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
 
 
 def _key(attack: Condition, radius: Any, norm: str, seed: int) -> str:

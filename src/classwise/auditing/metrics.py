@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from classwise.auditing import showing
 from classwise.auditing.groups import CLASS, named, of_classes
 from classwise.auditing.rates import GroupReport, Intervals, RatedGroups, Tail, Tally
 from classwise.auditing.remarks import said_of
@@ -34,6 +35,9 @@ class ConditionReport(RatedGroups):
     superclass_names: tuple[str, ...] | None = None
     level: float = 0.95
     eps: float | None = None  # the largest radius; 0 when clean, None where nobody said
+    norm: str = ""
+    verdict: str = ""
+    unfinished: str = ""  # what is missing, where images were chosen by what was seen of others
     groups: Mapping[str, Tally] = field(default_factory=dict)  # of the user's own groupings
 
     def __post_init__(self) -> None:
@@ -236,20 +240,23 @@ class ClassReport(Mapping[str, ConditionReport]):
         """What a reader must know before believing the numbers: flags, and what is missing."""
         return said_of(self.about)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All conditions and classes as plain data, for JSON."""
+        return showing.as_dict(self)
+
+    def to_frame(self) -> Any:
+        """A pandas data frame with a row for every class and condition."""
+        return showing.as_frame(self)
+
+    def plot(self) -> Any:
+        """A plotly figure of every class with its interval, worst first."""
+        return showing.as_figure(self)
+
     def __repr__(self) -> str:
-        lines = []
-        for key, report in self._conditions.items():
-            tail = report.tail()
-            empty = [name for name, size in report.sizes.items() if not size]
-            lines.append(
-                f"{key}: {report.overall:.1%} overall, worst class {report.worst:.1%} "
-                f"({report.worst_class}), best {report.best:.1%} ({report.best_class}), "
-                f"worst 10 % of classes {tail.mean:.1%} ({', '.join(tail.classes[:3])}"
-                f"{', …' if len(tail.classes) > 3 else ''}), "
-                f"class std {100 * report.spread:.1f} points"
-                + (f"; no samples: {', '.join(empty)}" if empty else "")
-            )
-        return "\n".join([*lines, *self.remarks])
+        return showing.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return showing.as_html(self)
 
 
 def count_predictions(

@@ -98,12 +98,12 @@ class RatedGroups(ABC):
     @property
     def worst(self) -> float:
         """The lowest accuracy."""
-        return float(np.nanmin(self.rates))
+        return float(self._seen.min())
 
     @property
     def worst_group(self) -> str:
         """Name of the group with the lowest accuracy; the first one where several are equal."""
-        return self.tally.names[int(np.nanargmin(self.rates))]
+        return self.tally.names[int(np.flatnonzero(self.rates == self.worst)[0])]
 
     @property
     def worst_interval(self) -> tuple[float, float]:
@@ -132,17 +132,17 @@ class RatedGroups(ABC):
     @property
     def best(self) -> float:
         """The highest accuracy."""
-        return float(np.nanmax(self.rates))
+        return float(self._seen.max())
 
     @property
     def best_group(self) -> str:
         """Name of the group with the highest accuracy."""
-        return self.tally.names[int(np.nanargmax(self.rates))]
+        return self.tally.names[int(np.flatnonzero(self.rates == self.best)[0])]
 
     @property
     def spread(self) -> float:
         """Population standard deviation of the accuracies."""
-        return float(np.nanstd(self.rates))
+        return float(self._seen.std())
 
     @property
     def gap(self) -> float:
@@ -176,6 +176,13 @@ class RatedGroups(ABC):
         """Worst over best; 1 where the best is at 0 too."""
         return self.worst / self.best if self.best else 1.0
 
+    @property
+    def _seen(self) -> Rates:
+        """Accuracies of the groups that have samples."""
+        if not self.tally.sizes.any():
+            raise ClasswiseError("none of the audited samples is in a group, so none is the worst")
+        return self.rates[self.tally.sizes > 0]
+
     def _named(self, ends: tuple[Rates, Rates]) -> Intervals:
         pairs = zip(ends[0].tolist(), ends[1].tolist(), strict=True)
         return {
@@ -198,13 +205,6 @@ class GroupReport(RatedGroups):
     condition: str
     counted: Tally
     level: float = 0.95
-
-    def __post_init__(self) -> None:
-        if not self.counted.sizes.any():
-            raise ClasswiseError(
-                f"{self.condition}: none of the audited samples is in a group of "
-                f"{self.grouping!r}, so there is nothing to report"
-            )
 
     @property
     def tally(self) -> Tally:

@@ -16,6 +16,7 @@ from classwise.auditing.predictions import (
     Predictions,
     audit_facts,
     condition_labels,
+    conditions_meant,
     ledger_folder,
     own_or,
     read_card,
@@ -41,9 +42,7 @@ class StoredAudit:
 
     def label(self, name: str, eps: float | None = None) -> str:
         """Find a condition as the reports call it; its attack, or that and eps, may be enough."""
-        if name in self.conditions:
-            return name
-        fitting = [label for label in self.conditions if label.partition(" ")[0] == name]
+        fitting = conditions_meant(name, self.conditions)
         if len(fitting) > 1 and eps is not None:
             fitting = [one for one in fitting if self.has_radius(one, eps)] or fitting
         if len(fitting) == 1:

@@ -14,7 +14,8 @@ from classwise.auditing.intervals import wilson
 from classwise.auditing.metrics import ConditionReport
 from classwise.classes.counts import TAIL_FROM
 from classwise.report.runs import ReportRun
-from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at, few_names
+from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at
+from classwise.spelling import few_names
 
 MAP_LIMIT = 100  # classes up to which the page draws the whole confusion map
 FLOW_LIMIT = 300  # largest confusions listed beyond that
