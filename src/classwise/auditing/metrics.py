@@ -244,9 +244,9 @@ class ClassReport(Mapping[str, ConditionReport]):
         """All conditions and classes as plain data, for JSON."""
         return showing.as_dict(self)
 
-    def to_frame(self) -> Any:
-        """A pandas data frame with a row for every class and condition."""
-        return showing.as_frame(self)
+    def to_frame(self, grouping: str = CLASS) -> Any:
+        """A pandas data frame with a row for every class, or group, and condition."""
+        return showing.as_frame(self, grouping)
 
     def plot(self) -> Any:
         """A plotly figure of every class with its interval, worst first."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from classwise.auditing.groups import CLASS
 from classwise.errors import ClasswiseError
 from classwise.spelling import few_names, one_line, spell_eps
 
@@ -28,32 +29,48 @@ def strongest(report: ClassReport) -> ConditionReport:
     return min(reversed(list(report.values())), key=lambda one: (bool(one.unfinished), one.overall))
 
 
-def worst_first(report: ClassReport) -> list[int]:
+def own_groupings(report: ClassReport) -> list[str]:
+    """Groupings of the user's own, which every condition has."""
+    return [name for name in report.groups if all(name in one.groups for one in report.values())]
+
+
+def group_notes(report: ClassReport, grouping: str) -> list[str]:
+    """What a reader of one grouping must know: images in several groups, and in none."""
+    tallies = [one.groupings[grouping] for one in report.values()]
+    several = "Images may be in several groups." if tallies[0].overlapping else ""
+    outside = max(tally.outside for tally in tallies)
+    alone = f"{outside} image{'s are' if outside > 1 else ' is'} in no group." if outside else ""
+    return [words for words in (several, alone) if words]
+
+
+def worst_first(report: ClassReport, grouping: str = CLASS) -> list[int]:
     """Class numbers, those with the least accuracy under the strongest condition first.
 
-    Classes without samples come last.
+    Classes without samples come last. Another grouping's groups are ordered likewise.
     """
-    rates = strongest(report).rates
+    rates = strongest(report).by(grouping).rates
     return [int(k) for k in np.argsort(np.where(np.isnan(rates), np.inf, rates), kind="stable")]
 
 
-def listed(report: ClassReport, everything: bool = False) -> list[int]:
+def listed(report: ClassReport, everything: bool = False, grouping: str = CLASS) -> list[int]:
     """The classes a short table lists: all up to twenty, else the ten worst."""
-    order = worst_first(report)
+    order = worst_first(report, grouping)
     return order if everything or len(order) <= ALL_UP_TO else order[:FEW]
 
 
-def class_records(report: ConditionReport) -> list[dict[str, Any]]:
-    """A row for every class, in class order: n, hits, accuracy and its Wilson interval.
+def class_records(report: ConditionReport, grouping: str = CLASS) -> list[dict[str, Any]]:
+    """A row for every class or group, in order: n, hits, accuracy and its Wilson interval.
 
     What nobody can know is None: rates of classes without samples, and of audits in part.
     """
-    hits, sizes = report.counts.confusion.diagonal().tolist(), report.counts.sizes.tolist()
-    rates, spans = report.by_class.values(), report.intervals.values()
+    found = report.by(grouping)
+    hits, sizes = found.tally.hits.tolist(), found.tally.sizes.tolist()
+    rates, spans = found.by_group.values(), found.intervals.values()
+    head = "class" if grouping == CLASS else "group"
     known = not report.unfinished
     return [
         {
-            "class": name,
+            head: name,
             "n": size,
             "hits": right,
             "accuracy": rate if known else None,
@@ -61,7 +78,7 @@ def class_records(report: ConditionReport) -> list[dict[str, Any]]:
             "high": span[1] if span and known else None,
         }
         for name, size, right, rate, span in zip(
-            report.class_names, sizes, hits, rates, spans, strict=True
+            found.tally.names, sizes, hits, rates, spans, strict=True
         )
     ]
 
@@ -93,13 +110,16 @@ def as_dict(report: ClassReport) -> dict[str, Any]:
                 "best_class": one.best_class,
                 "spread": one.spread,
             }
-        conditions.append(about | {"classes": class_records(one)})
+        about["classes"] = class_records(one)
+        if one.groups:
+            about["groups"] = {name: class_records(one, name) for name in one.groups}
+        conditions.append(about)
     about = {key: _plain(value) for key, value in report.about.items()}
     return {"about": about, "conditions": conditions}
 
 
-def as_frame(report: ClassReport) -> Any:
-    """A pandas data frame with a row for every class and condition."""
+def as_frame(report: ClassReport, grouping: str = CLASS) -> Any:
+    """A pandas data frame with a row for every class, or group, and condition."""
     try:
         import pandas
     except ImportError:
@@ -110,7 +130,7 @@ def as_frame(report: ClassReport) -> Any:
     rows = [
         {**condition_facts(one), **record}
         for one in report.values()
-        for record in class_records(one)
+        for record in class_records(one, grouping)
     ]
     # whole columns of None would be objects
     kinds = dict.fromkeys(("eps", "accuracy", "low", "high"), "float64")
@@ -203,11 +223,14 @@ def _headed(report: ConditionReport) -> str:
     return report.condition if bare else f"{report.condition}, eps {spell_eps(report.eps or 0)}"
 
 
-def worst_words(report: ConditionReport) -> str:
-    """The interval of the truly worst class, in per cent."""
+def worst_words(report: ConditionReport, grouping: str = CLASS) -> str:
+    """The interval of the truly worst class or group, in per cent."""
     if report.unfinished:
         return IN_PART
-    low, high = report.worst_interval
+    found = report.by(grouping)
+    if not found.tally.sizes.any():
+        return "no samples"
+    low, high = found.worst_interval
     return f"{100 * low:.1f}–{100 * high:.1f}"
 
 

@@ -61,6 +61,10 @@ def audit(
     repeat: Annotated[
         int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
     ] = 1,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="CSV of the images' attributes: sample,camera,… (docs/groups.md)."),
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
     ] = None,
@@ -99,6 +103,11 @@ def audit(
 
     everything = check_classes(classes)
     if ledger is not None:
+        if groups is not None:
+            raise ClasswiseError(
+                "--from shows the groups that were kept; give --groups with the audit itself: "
+                "verdicts that it finds there are not computed again"
+            )
         names = [n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip()]
         audits = read_ledger(ledger, attacks=names, weights=weights, split=split)
         command = command_for_all(ledger, weights=weights, split=split)
@@ -122,6 +131,7 @@ def audit(
         question=question,
         health=health,
         repeat=repeat,
+        groups=groups,
         batch_size=batch_size,
         seed=seed,
         folder=folder,
@@ -162,6 +172,10 @@ def diff(
         str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
     ] = "",
     split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(help="A grouping to compare beside the classes; may be repeated."),
+    ] = None,
 ) -> None:
     """Compare two audited models class by class, on the same images.
 
@@ -169,6 +183,7 @@ def diff(
 
     Example: classwise diff runs/before runs/after --attacks pgd-20
     """
+    from classwise.auditing.groups import CLASS
     from classwise.auditing.remarks import said_of
     from classwise.auditing.stored import diff_stored, read_stored
     from classwise.spelling import split_outside_brackets
@@ -181,8 +196,9 @@ def diff(
         read_stored(run, weights=name.strip(), split=split)
         for run, name in zip((first, second), chosen, strict=True)
     )
-    for found in diff_stored(before, after, attacks=names):
-        out.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    for grouping in [CLASS, *(groups or [])]:
+        for found in diff_stored(before, after, attacks=names, grouping=grouping):
+            out.print(str(found), highlight=False, markup=False, soft_wrap=True)
     for one in (before, after):
         for words in said_of(one.remarks):
             out.print(f"  {one.name}: {words}", highlight=False, markup=False, soft_wrap=True)
@@ -263,6 +279,11 @@ def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
     if to.suffix in makers:
         audits = [entry for run in loaded for entry in run.audits]
         write_atomically(to, makers[to.suffix](audits).encode())
+        groups = tables.csv_groups(audits) if to.suffix == ".csv" else ""
+        if groups:  # one file, one table
+            beside = to.with_suffix(".groups.csv")
+            write_atomically(beside, groups.encode())
+            out.print(f"Wrote {beside}", soft_wrap=True)
     else:
         write_report(loaded, to)
     return loaded

@@ -35,6 +35,8 @@ def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
 
 def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command: str) -> None:
     """Print all audits; those that stopped early by what they may say, without averages."""
+    from classwise.auditing.groups import CLASS
+    from classwise.auditing.showing import own_groupings
     from classwise.report.classes import class_table, titles
     from classwise.report.partial import partial_table
     from classwise.report.summary import remarks
@@ -52,7 +54,10 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     if whole:
         out.print(rich_table([audit for audit, _ in whole]))
     for audit, title in whole:
-        out.print(class_table(audit, title, everything=everything, command=command))
+        for grouping in (CLASS, *own_groupings(audit.report)):
+            out.print(
+                class_table(audit, title, everything=everything, command=command, grouping=grouping)
+            )
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
     for line in remarks(audits):
         if not any(line.endswith(words) for words in answered):

@@ -9,7 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from classwise.auditing.predictions import AuditedWeights
-from classwise.report.classes import csv_table, json_text, latex_classes, markdown_classes
+from classwise.report.classes import (
+    csv_groups,
+    csv_table,
+    json_text,
+    latex_classes,
+    markdown_classes,
+)
 from classwise.report.escaping import latex_text, markdown_text
 from classwise.report.summary import (
     MEASURES,
@@ -27,6 +33,7 @@ from classwise.spelling import one_line
 
 __all__ = [
     "SummaryRow",
+    "csv_groups",
     "csv_table",
     "json_text",
     "latex_table",
