@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from classwise.auditing.groups import MOST_GROUPS, Grouping, check_name, grouping_of
+from classwise.auditing.groups import Grouping, check_name, check_own, grouping_of
 from classwise.auditing.rates import Tally
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
@@ -141,7 +141,7 @@ def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:
         try:
             content = json.loads(path.read_text())
             data, grouping = _from_json(content)
-        except (OSError, ValueError, LookupError, TypeError, OverflowError) as reason:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as reason:
             raise ClasswiseError(
                 f"{path} is no grouping of format {FORMAT} ({' '.join(str(reason).split())}); "
                 "delete it, and audit again with --groups"
@@ -181,14 +181,10 @@ def _from_json(content: Any) -> tuple[str, Grouping]:
     if content["format"] != FORMAT:
         raise ValueError(f"format {content['format']!r}")
     name, samples = content["name"], content["samples"]
-    if not 0 < len(samples) <= MOST_GROUPS:
-        raise ValueError(f"{len(samples)} groups")
+    check_own(name, list(samples))
     numbers = [number for part in samples.values() for number in part]
     if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
         raise ValueError("samples are whole numbers")
-    check_name("grouping", name)
-    for group in samples:
-        check_name(f"group of {name!r}", group)
     sizes = [len(part) for part in samples.values()]
     member = np.fromiter(chain.from_iterable(samples.values()), np.int64, sum(sizes))
     group = np.repeat(np.arange(len(sizes)), sizes)

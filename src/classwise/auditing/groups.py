@@ -132,18 +132,8 @@ def of_samples(groups: Mapping[str, Sequence[Any]] | None, size: int) -> dict[st
 
 def grouping_of(name: str, entries: Sequence[tuple[int, Sequence[str]]]) -> Grouping:
     """A grouping from samples and the names of their groups; names are sorted, 2 before 10."""
-    if name in (CLASS, SUPERCLASS):
-        raise ClasswiseError(f"{name!r} is a grouping that labels decide; give yours another name")
     names = sorted({group for _, groups in entries for group in groups}, key=_natural)
-    for what, one in (("grouping", name), *((f"group of {name!r}", group) for group in names)):
-        check_name(what, one)
-    if not names:
-        raise ClasswiseError(f"{name!r} puts no image into any group; leave it out")
-    if len(names) > MOST_GROUPS:
-        raise ClasswiseError(
-            f"{name!r} has {len(names)} groups, and {MOST_GROUPS} are the most that a report can "
-            "show; put images together, by ranges for example"
-        )
+    check_own(name, names)
     number = {group: k for k, group in enumerate(names)}
     pairs = [(sample, number[group]) for sample, groups in entries for group in groups]
     members = np.array(pairs, np.int64)
@@ -163,6 +153,22 @@ def named(groupings: Mapping[str, T], name: str, where: str) -> T:
         return groupings[name]
     reason = unknown(f"grouping in {where}", name, groupings)
     raise ClasswiseError(f"{reason}; add yours with --groups FILE.csv or groups= when you audit")
+
+
+def check_own(name: str, groups: Sequence[str]) -> None:
+    """Refuse names of a grouping and its groups that a report could not show."""
+    if name in (CLASS, SUPERCLASS):
+        raise ClasswiseError(f"{name!r} is a grouping that labels decide; give yours another name")
+    check_name("grouping", name)
+    for group in groups:
+        check_name(f"group of {name!r}", group)
+    if not groups:
+        raise ClasswiseError(f"{name!r} puts no image into any group; leave it out")
+    if len(groups) > MOST_GROUPS:
+        raise ClasswiseError(
+            f"{name!r} has {len(groups)} groups, and {MOST_GROUPS} are the most that a report can "
+            "show; put images together, by ranges for example"
+        )
 
 
 def check_name(what: str, name: str) -> None:
