@@ -29,7 +29,7 @@ function groupNote(found) {
     `worst lies between ${percent(least)} and ${percent(most)} % (95 %, all groups considered). ` +
     `Gap ${percent(found.gap)}, deviation ${percent(found.spread)} points.` +
     (found.overlapping ? " Images may be in several groups." : "") +
-    (found.outside ? ` ${found.outside} images are in no group.` : "");
+    (found.outside ? ` ${found.outside} image${found.outside > 1 ? "s are" : " is"} in no group.` : "");
 }
 
 function drawGroups() {
