@@ -182,6 +182,7 @@ def test_the_gate_holds_groups_to_their_bars(runs, tmp_path):
     [
         ('groups = "camra"\nno_group_below = 0.1', "did you mean 'camera'"),
         ('groups = "camera"\ngroup = "reer"\nat_least = 0.1', "did you mean 'rear'"),
+        ('groups = ""\nno_group_below = 0.1', "unknown grouping"),
         ("no_group_below = 0.1", 'groups = "camera" belongs with'),
         ('groups = "camera"\nno_class_below = 0.1', 'groups = "camera" belongs with'),
         ('groups = "camera"\noverall_at_least = 0.1', 'groups = "camera" belongs with'),

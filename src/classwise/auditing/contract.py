@@ -87,7 +87,7 @@ class Rule(BaseModel):
     @property
     def grouping(self) -> str:
         """Whose groups the rule is about."""
-        return self.groups or CLASS
+        return CLASS if self.groups is None else self.groups
 
     @property
     def member(self) -> str | None:
