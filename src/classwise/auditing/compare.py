@@ -20,6 +20,7 @@ from classwise.auditing.shards import Predictions
 from classwise.errors import ClasswiseError
 
 Whole = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Change(NamedTuple):
@@ -145,19 +146,10 @@ def diff(
     ('1 class better, 0 worse, 0 undecided', 0.8)
     """
     check_level(level)
-    both, here, there = np.intersect1d(first.sample, second.sample, return_indices=True)
-    if not len(both):
-        raise ClasswiseError("the two audits share no image; audit both on the same data")
-    labels = first.label[here]
-    if not np.array_equal(labels, second.label[there]):
-        raise ClasswiseError(
-            "the two audits give other labels to the same sample numbers: they are of different "
-            "data; audit both on the same split"
-        )
-    right, now = first.correct[here], second.correct[there]
+    both, labels, right, now = _seen_by_both(first, second)
 
     def counted(groups: Grouping) -> tuple[Whole, Whole, Whole, Whole]:
-        def count(mask: npt.NDArray[np.bool_]) -> Whole:
+        def count(mask: Mask) -> Whole:
             return groups.count(both[mask], labels[mask])
 
         return (groups.count(both, labels), count(right), count(right & ~now), count(~right & now))
@@ -189,6 +181,20 @@ def diff(
         len(first.sample) + len(second.sample) - 2 * len(both),
         groups.name,
     )
+
+
+def _seen_by_both(first: Predictions, second: Predictions) -> tuple[Whole, Whole, Mask, Mask]:
+    """Samples that both were asked about, their labels, and whether each model had them right."""
+    both, here, there = np.intersect1d(first.sample, second.sample, return_indices=True)
+    if not len(both):
+        raise ClasswiseError("the two audits share no image; audit both on the same data")
+    labels = first.label[here]
+    if not np.array_equal(labels, second.label[there]):
+        raise ClasswiseError(
+            "the two audits give other labels to the same sample numbers: they are of different "
+            "data; audit both on the same split"
+        )
+    return both, labels, first.correct[here], second.correct[there]
 
 
 def bootstrap_changes(
