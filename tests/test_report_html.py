@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 import pytest
 from test_report_runs import NASTY, class_names, synthetic_run
 
+from classwise.auditing.group_files import keep_groupings
+from classwise.auditing.groups import of_samples
 from classwise.errors import ClasswiseError
 from classwise.report import payload
 from classwise.report.html import load_runs, write_report
@@ -199,6 +201,9 @@ def test_opens_in_a_browser_without_errors(tmp_path, num_classes):
         synthetic_run(tmp_path / recipe, num_classes, recipe=recipe, superclasses=superclasses)
         for recipe in ("at", "trades")
     ]
+    size = 20 * num_classes
+    tracks = of_samples({NASTY[0]: [NASTY[k % 4] for k in range(size)]}, size)
+    keep_groupings(folders[0], "", tracks)
     page = tmp_path / "report.html"
     write_report(load_runs(folders), page)
     page.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
@@ -206,7 +211,7 @@ def test_opens_in_a_browser_without_errors(tmp_path, num_classes):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     found = json.loads(html.unescape(re.search(r'id="probe">(.*?)</pre>', done.stdout)[1]))
-    assert found["charts"] >= 7
+    assert found["charts"] >= 8
     assert found["sorted"]
     assert found["found"] == [NASTY[0]]
     assert found["scripts"] == 4

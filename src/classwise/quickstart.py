@@ -9,6 +9,7 @@ from rich.console import Console
 from classwise.auditing.target import audit_target
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import rich_table
+from classwise.spelling import spell_eps
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 
@@ -36,7 +37,7 @@ def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) 
     write_report(runs, report)
     console.print(rich_table([entry for run in runs for entry in run.audits]))
     console.print(
-        f"digits, {CONFIG.model}, eps {CONFIG.eps:g}, {CONFIG.epochs} epochs, one seed: "
+        f"digits, {CONFIG.model}, eps {spell_eps(CONFIG.eps)}, {CONFIG.epochs} epochs, one seed: "
         "a demonstration at small scale, not a result of the papers.",
         soft_wrap=True,
     )

@@ -8,7 +8,9 @@ evaluated.
 from __future__ import annotations
 
 import ast
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,6 +163,65 @@ def parse_eps(value: float | int | str, too_wide: float = 1.0) -> float:
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)
+
+
+def spell_eps(radius: float) -> str:
+    """Write a radius as every text for people does: 8/255 where it is one, else a plain number.
+
+    Above 16 a fraction of 255 is no longer how people write it: 0.2 stays 0.2.
+
+    >>> spell_eps(8 / 255), spell_eps(0.2), spell_eps(0.0), spell_eps(1.5)
+    ('8/255', '0.2', '0', '1.5')
+    """
+    levels = 255 * radius
+    whole = abs(levels - round(levels)) < 2e-6 and 0.5 < levels < 16.5
+    return f"{round(levels)}/255" if whole else f"{radius:.6g}"
+
+
+_EPS = re.compile(r"(?<![\w-])eps=([^\s,()]+)")
+
+
+def same_condition(one: str, other: str) -> bool:
+    """Whether two labels name one condition, however they spell its eps.
+
+    Four digits of a fraction are enough, as labels used to be written.
+
+    >>> same_condition("pgd-20 eps=0.03137 seed=0", "pgd-20 eps=8/255 seed=0")
+    True
+    >>> same_condition("fgsm(eps=0.2)", "fgsm(eps=51/255)"), same_condition("fgsm", "fgsm eps=0.1")
+    (True, False)
+    """
+    if one == other:
+        return True
+    if _EPS.sub("eps", one) != _EPS.sub("eps", other):
+        return False
+    pairs = zip(_EPS.findall(one), _EPS.findall(other), strict=True)
+    return all(_same_number(parse_value(here), parse_value(there)) for here, there in pairs)
+
+
+def _same_number(one: Any, other: Any) -> bool:
+    numbers = isinstance(one, int | float) and isinstance(other, int | float)
+    return math.isclose(one, other, rel_tol=5e-4) if numbers else one == other
+
+
+def few_names(names: Sequence[str], most: int = 3) -> str:
+    """Name the first few and count the rest.
+
+    >>> few_names(["ant", "bee", "cat", "dog", "eel"])
+    'ant, bee, cat and 2 more'
+    """
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    r"""Text without line breaks, and cut to so many letters.
+
+    >>> one_line("a\n b"), one_line("abcdef", 4)
+    ('a b', 'abc…')
+    """
+    words = " ".join(text.split())
+    return words if most is None or len(words) <= most else f"{words[: most - 1]}…"
 
 
 def _plain_value(node: ast.expr, text: str) -> Any:

@@ -17,6 +17,7 @@ from classwise.attacks.ball import Ball
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.suite import STANDING, Judged, ask, per_sample
 from classwise.errors import ClasswiseError
+from classwise.spelling import spell_eps
 from classwise.types import Batch, Images, LogitModel, PerSample
 
 _SLACK = 1e-6  # other libraries clip in their own order
@@ -98,8 +99,8 @@ class Foreign:
         said = float(said) if isinstance(said, int | float) else None
         if said is not None and float((radius - said).abs().max()) > _SLACK:
             raise ClasswiseError(
-                f"{self.name} was made with eps {said:g}, but the audit's is "
-                f"{float(radius.max()):g}; make both the same"
+                f"{self.name} was made with eps {spell_eps(said)}, but the audit's is "
+                f"{spell_eps(float(radius.max()))}; make both the same"
             )
         with _borrowed(model, seed):
             moved = self._call(model, batch, radius)

@@ -16,7 +16,7 @@ from classwise.attacks.named import parse_attack
 from classwise.attacks.pgd import batchnorm_mode
 from classwise.data.dataset import check_labels, check_pixels
 from classwise.errors import ClasswiseError
-from classwise.spelling import parse_eps
+from classwise.spelling import parse_eps, spell_eps
 from classwise.types import Batch, Images, Labels, LogitModel
 
 
@@ -41,7 +41,8 @@ class Attack:
         self.model = model
         self.condition = parse_attack(condition) if isinstance(condition, str) else condition
         if self.condition.eps is not None:
-            raise ClasswiseError(f"{self.condition.name} states its eps; leave it to eps={eps!r}")
+            own = spell_eps(eps) if isinstance(eps, float) else repr(eps)
+            raise ClasswiseError(f"{self.condition.name} states its eps; leave it to eps={own}")
         self.ball = parse_norm(norm)
         one = isinstance(eps, str) or np.ndim(eps) == 0
         self.eps = parse_eps(eps, self.ball.too_wide) if one else eps
@@ -70,7 +71,7 @@ class Attack:
 
     def __repr__(self) -> str:
         kind = type(self).__name__
-        eps = f"{self.eps:.4g}" if isinstance(self.eps, float) else "one per image"
+        eps = spell_eps(self.eps) if isinstance(self.eps, float) else "one per image"
         return f"{kind}({self.condition.name}, eps={eps}, norm={self.ball.name!r})"
 
 

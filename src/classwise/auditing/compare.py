@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from classwise.auditing.groups import CLASS, Grouping, of_classes
 from classwise.auditing.intervals import Rates, check_level
 from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
 from classwise.auditing.shards import Predictions
 from classwise.errors import ClasswiseError
 
 Whole = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Change(NamedTuple):
@@ -34,7 +36,8 @@ class Difference:
     """What changed from a first to a second model under one condition.
 
     Per class, in class order: `lost` images only the first had right, `won` images only the
-    second had right, out of `sizes`. A class without images is nan and undecided.
+    second had right, out of `sizes`. A class without images is nan and undecided. With another
+    `grouping` than the classes, all of that is said of its groups, which `class_names` then names.
     """
 
     condition: str
@@ -48,6 +51,7 @@ class Difference:
     worst_sure: Change  # valid whichever classes are worst, and wider
     level: float = 0.95
     unpaired: int = 0  # samples that only one of the two was asked about
+    grouping: str = CLASS
 
     @property
     def by_class(self) -> Rates:
@@ -90,12 +94,15 @@ class Difference:
     def verdict(self) -> str:
         """One sentence, such as `3 classes better, 1 worse, 6 undecided`."""
         better, worse = len(self.better), len(self.worse)
-        noun = "class" if better == 1 else "classes"
+        one, several = ("class", "classes") if self.grouping == CLASS else ("group", "groups")
+        noun = one if better == 1 else several
+        noun += f" of {self.grouping}" if self.grouping != CLASS else ""
         return f"{better} {noun} better, {worse} worse, {len(self.undecided)} undecided"
 
     def __str__(self) -> str:
         parts = [f"{self.condition}: {self.verdict}"]
-        for word, change in (("overall", self.overall), ("worst class", self.worst_sure)):
+        worst = "worst class" if self.grouping == CLASS else "worst group"
+        for word, change in (("overall", self.overall), (worst, self.worst_sure)):
             parts.append(
                 f"{word} {100 * change.difference:+.1f} points "
                 f"({100 * self.level:g} % interval {100 * change.low:+.1f} to "
@@ -118,11 +125,15 @@ def diff(
     second: Predictions,
     class_names: Sequence[str],
     *,
+    grouping: Grouping | None = None,
     level: float = 0.95,
     draws: int = 10_000,
     seed: int = 0,
 ) -> Difference:
-    """Compare two models on the images that both were asked about.
+    """Compare two models on the images that both were asked about, by class or another grouping.
+
+    The overall change is that of all these images, in a group or not. Groups that overlap cannot
+    be drawn apart, so there is no bootstrap of their worst one: `worst` is `worst_sure` there.
 
     >>> def told(*predicted):
     ...     n = len(predicted)
@@ -135,28 +146,30 @@ def diff(
     ('1 class better, 0 worse, 0 undecided', 0.8)
     """
     check_level(level)
-    both, here, there = np.intersect1d(first.sample, second.sample, return_indices=True)
-    if not len(both):
-        raise ClasswiseError("the two audits share no image; audit both on the same data")
-    labels = first.label[here]
-    if not np.array_equal(labels, second.label[there]):
-        raise ClasswiseError(
-            "the two audits give other labels to the same sample numbers: they are of different "
-            "data; audit both on the same split"
-        )
-    right, now = first.correct[here], second.correct[there]
-    count = len(class_names)
+    both, labels, right, now = _seen_by_both(first, second)
 
-    def per_class(mask: npt.NDArray[np.bool_]) -> Whole:
-        return np.bincount(labels[mask], minlength=count).astype(np.int64)
+    def counted(groups: Grouping) -> tuple[Whole, Whole, Whole, Whole]:
+        def count(mask: Mask) -> Whole:
+            return groups.count(both[mask], labels[mask])
 
-    sizes = np.bincount(labels, minlength=count).astype(np.int64)
-    lost, won, hits = per_class(right & ~now), per_class(~right & now), per_class(right)
-    overall, worst = bootstrap_changes(sizes, hits, lost, won, level=level, draws=draws, seed=seed)
-    sure = worst_change_interval(sizes, hits, lost, won, level)
+        return (groups.count(both, labels), count(right), count(right & ~now), count(~right & now))
+
+    classes = of_classes(class_names)[CLASS]
+    groups = grouping or classes
+    sizes, hits, lost, won = counts = counted(groups)
+    if not sizes.any():
+        raise ClasswiseError(f"none of the images that both saw is in a group of {groups.name!r}")
+    sure = worst_change_interval(*counts, level, overlapping=groups.overlapping)
+    facts: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
+    overall, worst = bootstrap_changes(*counted(classes), **facts)
+    if groups.overlapping:
+        rates = [count[sizes > 0] / sizes[sizes > 0] for count in (hits + won - lost, hits)]
+        worst = Change(float(rates[0].min() - rates[1].min()), *sure)
+    elif groups is not classes:
+        _, worst = bootstrap_changes(*counts, **facts)
     return Difference(
         first.condition,
-        tuple(class_names),
+        groups.names,
         sizes,
         lost,
         won,
@@ -166,7 +179,22 @@ def diff(
         Change(worst.difference, *sure),
         level,
         len(first.sample) + len(second.sample) - 2 * len(both),
+        groups.name,
     )
+
+
+def _seen_by_both(first: Predictions, second: Predictions) -> tuple[Whole, Whole, Mask, Mask]:
+    """Samples that both were asked about, their labels, and whether each model had them right."""
+    both, here, there = np.intersect1d(first.sample, second.sample, return_indices=True)
+    if not len(both):
+        raise ClasswiseError("the two audits share no image; audit both on the same data")
+    labels = first.label[here]
+    if not np.array_equal(labels, second.label[there]):
+        raise ClasswiseError(
+            "the two audits give other labels to the same sample numbers: they are of different "
+            "data; audit both on the same split"
+        )
+    return both, labels, first.correct[here], second.correct[there]
 
 
 def bootstrap_changes(

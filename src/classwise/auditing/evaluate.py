@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from classwise.attacks.fixed import Condition, radii_under
 from classwise.attacks.named import parse_attacks
 from classwise.attacks.suite import ask
 from classwise.auditing.flags import FEW, Flag, random_flags
+from classwise.auditing.groups import Grouping, tallies
 from classwise.auditing.judging import (
     as_floats,
     eval_mode,
@@ -73,8 +74,10 @@ def class_report(
     class_names: Sequence[str],
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
+    groupings: Mapping[str, Grouping] | None = None,
+    unfinished: str = "",
 ) -> ClassReport:
-    """Derive the report from predictions."""
+    """Derive the report from predictions; `unfinished` says what an audit in part lacks."""
     conditions = [
         ConditionReport(
             one.condition,
@@ -83,6 +86,10 @@ def class_report(
             None if superclass_of is None else tuple(superclass_of),
             None if superclass_names is None else tuple(superclass_names),
             eps=float(one.radius.max()),
+            groups=tallies(groupings, one.sample, one.label, one.correct),
+            norm=one.norm,
+            verdict=one.verdict,
+            unfinished=unfinished,
         )
         for one in found
     ]

@@ -20,6 +20,7 @@ from classwise.attacks.options import without_eps
 from classwise.attacks.suite import ask
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
+from classwise.spelling import few_names, spell_eps
 from classwise.types import Images, LogitModel, Logits
 
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +38,7 @@ class Flag(NamedTuple):
     classes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        where = f" ({', '.join(self.classes)})" if self.classes else ""
+        where = f" ({few_names(self.classes, 10)})" if self.classes else ""
         return f"{self.name}: {self.words}{where}"
 
 
@@ -113,7 +114,7 @@ def _order(weak: Predictions, strong: Predictions) -> tuple[str, str] | None:
     pair = f"{weak.condition} breaks images that {strong.condition} does not"
     same = without_eps(weak.condition)
     if near < far and same == without_eps(strong.condition):
-        at = f"{same} breaks images at eps {near:.4g} that it does not at {far:.4g}"
+        at = f"{same} breaks images at eps {spell_eps(near)} that it does not at {spell_eps(far)}"
         return "larger-eps-weaker", at
     if near != far:
         return None
@@ -178,8 +179,8 @@ def _idle(near: Predictions, far: Predictions, standing: int) -> list[Flag]:
     if standing < _MANY or large < max(2 * small * (1 - 1e-6), parse_norm(far.norm).far):
         return []
     words = (
-        f"{without_eps(far.condition)} at eps {large:.4g} breaks none of the {standing} images "
-        f"that stand at {small:.4g}"
+        f"{without_eps(far.condition)} at eps {spell_eps(large)} breaks none of the {standing} "
+        f"images that stand at {spell_eps(small)}"
     )
     return [Flag("larger-eps-no-stronger", words)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from classwise.attacks.blackbox import BlackBox, onnx_files
 from classwise.auditing.evaluate import checked, class_report, remarks, steady_flags
 from classwise.auditing.fingerprint import data_hash
 from classwise.auditing.flags import check_records
+from classwise.auditing.groups import of_samples
 from classwise.auditing.kept import Place, audit_model, notes_on
 from classwise.auditing.metrics import ClassReport
 from classwise.auditing.predictions import describe, write_card
@@ -37,6 +38,7 @@ def audit(
     class_names: Sequence[str] | None = None,
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[Any]] | None = None,
     batch_size: int = 256,
     seed: int = 0,
     repeat: int = 1,
@@ -52,6 +54,8 @@ def audit(
     shaped (n, channels, height, width). `attacks` are names, or attack objects of torchattacks,
     foolbox or ART; `eps` is one radius, or one per image. A model that draws random numbers is
     flagged in `report.about["flags"]`; `repeat` audits the mean of so many passes instead.
+    `groups` are attributes of the images, such as {"camera": ["front", "rear", …]}, one entry per
+    image: `report.by("camera")["pgd-20"].worst` (docs/groups.md).
 
     With `out` the verdicts are kept in that folder, batch by batch: what it holds is not attacked
     again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
@@ -63,13 +67,14 @@ def audit(
     known, num_classes = mean_of_passes(known, repeat), len(names)
     if isinstance(known, BlackBox) and attacks is DEFAULT_ATTACKS:
         attacks = ("clean", "square")
-    groups = None if superclass_of is None else tuple(int(one) for one in superclass_of)
+    above = None if superclass_of is None else tuple(int(one) for one in superclass_of)
     words = None if superclass_names is None else tuple(str(one) for one in superclass_names)
-    check_superclasses(num_classes, groups, words)
+    check_superclasses(num_classes, above, words)
+    groupings = of_samples(groups, len(pixels))
     place = None
     if out is not None:
         place = _place(Path(out), model, known, name, repeat, data_hash(pixels, numbers, names),
-                       describe("given images", names, groups, words))  # fmt: skip
+                       describe("given images", names, above, words))  # fmt: skip
     facts: dict[str, Any] = {"attacks": attacks, "eps": eps, "norm": norm, "seed": seed}
     batches = Batches(pixels, numbers, torch.arange(len(pixels)), batch_size)
     found = audit_model(
@@ -80,7 +85,8 @@ def audit(
         quiet=quiet,
         **facts,
     )
-    report = class_report(found, names, groups, words)
+    groupings = groupings if place is None else place.keep(groupings)
+    report = class_report(found, names, above, words, groupings)
     flags = steady_flags(known, pixels, repeat)
     if place is None:
         flags += check_records(found, names)

@@ -24,6 +24,7 @@ from classwise.auditing.judging import device_of, eval_mode, in_its_kind
 from classwise.auditing.paired import holm
 from classwise.auditing.shards import Predictions
 from classwise.data.batches import Batches
+from classwise.spelling import spell_eps
 from classwise.types import Batch, LogitModel
 
 _FEW = 0.05  # share of images from which a defect counts
@@ -191,5 +192,8 @@ def _far_flags(found: Predictions, names: Sequence[str]) -> list[Flag]:
     if overall > SURE and not classes:
         return []
     rate, eps = hits.sum() / n.sum(), float(found.radius.max())
-    words = f"{rate:.0%} survive {found.condition} at eps {eps:.3g}, where chance is {chance:.0%}"
+    words = (
+        f"{rate:.0%} survive {found.condition} at eps {spell_eps(eps)}, where chance is "
+        f"{chance:.0%}"
+    )
     return [Flag("robust-at-huge-eps", words, classes)]

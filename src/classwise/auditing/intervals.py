@@ -52,25 +52,26 @@ def exact(hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95) -> t
 
 
 def simultaneous(
-    hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95
+    hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95, *, overlapping: bool = False
 ) -> tuple[Rates, Rates]:
     """Exact intervals that hold for all K classes at once with probability `level`.
 
     each at level^(1/K) (Šidák), so that Π_k P(low_k ≤ p_k ≤ high_k) ≥ level
 
-    Classes are counted on different images, hence independent for a fixed model.
+    Classes are counted on different images, hence independent for a fixed model. Groups that are
+    `overlapping` share images: each is then at 1 − (1 − level)/K (Bonferroni), which asks nothing.
 
     >>> low, high = simultaneous([5, 5], [10, 10])
     >>> low.round(4).tolist(), high.round(4).tolist()
     ([0.159, 0.159], [0.841, 0.841])
     """
     h, n = _counts(hits, samples, level)
-    tail = _shared_tail(n, level)
+    tail = _shared_tail(n, level, overlapping)
     return _lower(h, n, tail), _upper(h, n, tail)
 
 
 def worst_interval(
-    hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95
+    hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95, *, overlapping: bool = False
 ) -> tuple[Rates, Rates]:
     """Interval for the true accuracy of the worst class, whichever class that is.
 
@@ -82,6 +83,8 @@ def worst_interval(
     min low_k ≤ low_w, and min high_k ≥ p_w as soon as high_k ≥ p_k for all k; therefore
     P(covered) ≥ P(low_w ≤ p_w ≤ high_w) · Π_{k≠w} P(p_k ≤ high_k) ≥ (1−s−t)·(1−t)^(K−1) = level.
     The upper end is the least upper end of `simultaneous`; for one class this is `exact`.
+    For groups that are `overlapping` the product does not hold, but 1 − s − K·t does, without any
+    assumption: t = (1 − level)/2K and s = 1 − level − K·t.
 
     >>> low, high = worst_interval([50] * 9 + [40], [100] * 10)
     >>> round(float(low), 4), round(float(high), 4)
@@ -91,8 +94,10 @@ def worst_interval(
     count = (~np.isnan(n)).sum(axis=-1, keepdims=True)
     if not np.all(count):
         raise ClasswiseError("no class has samples, so there is no worst class")
-    high_tail = _shared_tail(n, level)
+    high_tail = _shared_tail(n, level, overlapping)
     low_tail = 1 - high_tail - level / (1 - high_tail) ** (count - 1)
+    if overlapping:
+        low_tail = 1 - level - count * high_tail
     return (
         np.nanmin(_lower(h, n, low_tail), axis=-1),
         np.nanmin(_upper(h, n, high_tail), axis=-1),
@@ -105,11 +110,11 @@ def check_level(level: float) -> None:
         raise ClasswiseError(f"level is {level}; give a probability such as 0.95")
 
 
-def _shared_tail(n: Rates, level: float) -> Rates:
+def _shared_tail(n: Rates, level: float, overlapping: bool) -> Rates:
     """One tail of each class's interval when all classes are to hold at once."""
-    count = (~np.isnan(n)).sum(axis=-1, keepdims=True)
-    tail: Rates = -np.expm1(np.log(level) / np.maximum(count, 1)) / 2
-    return tail
+    count = np.maximum((~np.isnan(n)).sum(axis=-1, keepdims=True), 1)
+    tail: Rates = -np.expm1(np.log(level) / count) / 2
+    return (1 - level) / count / 2 if overlapping else tail
 
 
 def _lower(h: Rates, n: Rates, tail: Rates | np.float64) -> Rates:

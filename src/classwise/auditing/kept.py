@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from classwise.attacks.adapters import Foreign
 from classwise.attacks.ball import parse_norm
@@ -18,6 +19,8 @@ from classwise.attacks.named import parse_attacks
 from classwise.auditing.evaluate import evaluate, progress_bar, told
 from classwise.auditing.fingerprint import attack_key, is_plain, model_hash
 from classwise.auditing.flags import Flag, check_records
+from classwise.auditing.group_files import keep_groupings, kept_groupings
+from classwise.auditing.groups import Grouping
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.predictions import Predictions
 from classwise.auditing.remarks import note_key, write_remarks
@@ -54,6 +57,11 @@ class Place:
         stamp = Stamp(folder.name, weights, split, model_hash(model, spec), data_hash)
         return cls(folder, ledger, stamp)
 
+    def keep(self, groupings: Mapping[str, Grouping]) -> dict[str, Grouping]:
+        """Keep groupings beside the audits; all that are now known for this data set."""
+        keep_groupings(self.folder, self.stamp.data_hash, groupings)
+        return kept_groupings(self.folder).get(self.stamp.data_hash, {})
+
     def remember(
         self,
         model: LogitModel,
@@ -79,6 +87,12 @@ class Place:
             notes=notes or {},
         )
         return seen
+
+    def note(self, model: LogitModel, notes: dict[str, str | None]) -> None:
+        """Keep notes beside the audits; whatever else is known of the model stays."""
+        black_box = isinstance(model, BlackBox)
+        key = self.stamp.model_hash
+        write_remarks(self.folder, key, seen={}, probed=None, black_box=black_box, notes=notes)
 
 
 def audit_model(
@@ -148,12 +162,9 @@ def notes_on(
     `size` is that of the whole split. Where everything asked for is there, but more besides, an
     earlier audit may have chosen that by what it saw: its note stays.
     """
-    ball = parse_norm(facts["norm"])
     wanted = batches.origin.cpu().numpy()
     notes: dict[str, str | None] = {}
-    for attack in parse_attacks(facts["attacks"]):
-        radius = radii_under(attack, facts["eps"], ball, len(wanted)).numpy()
-        stamp = replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
+    for stamp in _stamps(place, len(wanted), facts):
         have = place.ledger.shelf(stamp).samples
         key = note_key({"data_hash": stamp.data_hash, "attack_key": stamp.attack_key})
         if not np.isin(wanted, have).all():
@@ -161,6 +172,22 @@ def notes_on(
         elif len(have) in (len(wanted), size):
             notes[key] = None
     return notes
+
+
+def known_under_all(place: Place, batches: Batches, facts: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Which samples the ledger knows under every attack, so that none of them is run."""
+    known = batches.origin.cpu().numpy()
+    for stamp in _stamps(place, len(known), facts):
+        known = np.setdiff1d(known, place.ledger.missing(stamp, known))
+    return known
+
+
+def _stamps(place: Place, count: int, facts: Mapping[str, Any]) -> Iterator[Stamp]:
+    """The stamp of every attack of an audit of so many images."""
+    ball = parse_norm(facts["norm"])
+    for attack in parse_attacks(facts["attacks"]):
+        radius = radii_under(attack, facts["eps"], ball, count).numpy()
+        yield replace(place.stamp, attack_key=_key(attack, radius, ball.name, facts["seed"]))
 
 
 def _key(attack: Condition, radius: Any, norm: str, seed: int) -> str:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from classwise.auditing.intervals import exact, simultaneous, wilson, worst_interval
+from classwise.auditing import showing
+from classwise.auditing.groups import CLASS, named, of_classes
+from classwise.auditing.rates import GroupReport, Intervals, RatedGroups, Tail, Tally
 from classwise.auditing.remarks import said_of
-from classwise.auditing.statistics import (
-    ExpectedWorst,
-    equal_classes_p_value,
-    expected_worst,
-    worst_class_warning,
-)
+from classwise.auditing.statistics import ExpectedWorst, worst_class_warning
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 
 
-class Tail(NamedTuple):
-    """The mean over the worst classes, and which they are."""
-
-    mean: float
-    classes: tuple[str, ...]
-
-
 @dataclass(frozen=True)
-class ConditionReport:
+class ConditionReport(RatedGroups):
     """Class-wise results under one condition, such as `clean` or `pgd-20`.
 
-    Classes without samples are None in every table and enter no mean, minimum or spread.
+    Classes without samples are None in every table and enter no mean, minimum or spread. Classes
+    are one way to group samples; `by("camera")` says the same of another.
     """
 
     condition: str
@@ -45,6 +35,10 @@ class ConditionReport:
     superclass_names: tuple[str, ...] | None = None
     level: float = 0.95
     eps: float | None = None  # the largest radius; 0 when clean, None where nobody said
+    norm: str = ""
+    verdict: str = ""
+    unfinished: str = ""  # what is missing, where images were chosen by what was seen of others
+    groups: Mapping[str, Tally] = field(default_factory=dict)  # of the user's own groupings
 
     def __post_init__(self) -> None:
         if not int(self.counts.confusion.sum()):
@@ -52,10 +46,37 @@ class ConditionReport:
                 f"{self.condition}: no samples at all, so there is nothing to report"
             )
 
+    @property
+    def tally(self) -> Tally:
+        """Right answers and samples of each class."""
+        return Tally(
+            self.class_names,
+            self.counts.confusion.diagonal().numpy(),
+            self.counts.sizes.numpy(),
+        )
+
+    @property
+    def confidence(self) -> float:
+        """Of all intervals."""
+        return self.level
+
     @cached_property
-    def rates(self) -> npt.NDArray[np.float64]:
-        """Accuracy (recall) of each class in class order; nan for no samples."""
-        return self.counts.accuracy.numpy()
+    def groupings(self) -> dict[str, Tally]:
+        """All ways in which the samples are grouped: class, superclass and the user's own.
+
+        A superclass is counted sample by sample here; `by_superclass` is a mean over classes.
+        """
+        found = {}
+        of = of_classes(self.class_names, self.superclass_of, self.superclass_names)
+        for name, grouping in of.items():
+            hits, sizes = (grouping.sums(counts) for counts in self.tally[1:3])
+            found[name] = Tally(grouping.names, hits, sizes)
+        return {**found, **self.groups}
+
+    def by(self, grouping: str = CLASS) -> GroupReport:
+        """Rates, intervals, worst, spread and gap of another grouping, such as `camera`."""
+        tally = named(self.groupings, grouping, f"this report of {self.condition}")
+        return GroupReport(grouping, self.condition, tally, self.level)
 
     @property
     def overall(self) -> float:
@@ -65,88 +86,28 @@ class ConditionReport:
     @property
     def by_class(self) -> dict[str, float | None]:
         """Accuracy of each class."""
-        return self._named(self.rates)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Samples of each class."""
-        return dict(zip(self.class_names, self.counts.sizes.tolist(), strict=True))
-
-    @property
-    def intervals(self) -> dict[str, tuple[float, float] | None]:
-        """Wilson interval of each class's accuracy."""
-        return self._named_pairs(*wilson(*self._hits_and_sizes, self.level))
-
-    @property
-    def exact_intervals(self) -> dict[str, tuple[float, float] | None]:
-        """Exact (Clopper-Pearson) interval of each class's accuracy."""
-        return self._named_pairs(*exact(*self._hits_and_sizes, self.level))
-
-    @property
-    def simultaneous_intervals(self) -> dict[str, tuple[float, float] | None]:
-        """Exact intervals that hold for all classes at once."""
-        return self._named_pairs(*simultaneous(*self._hits_and_sizes, self.level))
-
-    @property
-    def worst(self) -> float:
-        """Accuracy of the worst class."""
-        return float(np.nanmin(self.rates))
+        return self.by_group
 
     @property
     def worst_class(self) -> str:
         """Name of the worst class; the first one where several are equal."""
-        return self.class_names[int(np.nanargmin(self.rates))]
+        return self.worst_group
 
     @property
-    def worst_interval(self) -> tuple[float, float]:
-        """Interval for the truly worst class, which accounts for choosing the minimum."""
-        low, high = worst_interval(*self._hits_and_sizes, self.level)
-        return float(low), float(high)
-
-    @cached_property
-    def expected_worst_if_equal(self) -> ExpectedWorst:
-        """What the worst class would show if every class were at the overall accuracy."""
-        return expected_worst(self.counts.sizes.numpy(), self.overall)
+    def best_class(self) -> str:
+        """Name of the best class."""
+        return self.best_group
 
     @property
     def equal_classes_p_value(self) -> float:
         """Chance that equal classes show a worst class as bad as this one; approximate."""
-        return equal_classes_p_value(*self._hits_and_sizes)
+        return self.equal_p_value
 
     @cached_property
     def warning(self) -> str | None:
         """What forbids a claim about the worst class, with the samples needed; None if nothing."""
         sizes = self.counts.sizes.numpy()
         return worst_class_warning(sizes, self.overall, worst=self.worst, level=self.level)
-
-    @property
-    def best(self) -> float:
-        """Accuracy of the best class."""
-        return float(np.nanmax(self.rates))
-
-    @property
-    def best_class(self) -> str:
-        """Name of the best class."""
-        return self.class_names[int(np.nanargmax(self.rates))]
-
-    @property
-    def spread(self) -> float:
-        """Population standard deviation of the class accuracies."""
-        return float(np.nanstd(self.rates))
-
-    @property
-    def gap(self) -> float:
-        """Best minus worst class."""
-        return self.best - self.worst
-
-    def tail(self, share: float = 0.1) -> Tail:
-        """Mean accuracy of the worst `share` of the classes, at least one, with their names."""
-        if not 0 < share <= 1:
-            raise ClasswiseError(f"tail({share}): give a share of the classes between 0 and 1")
-        present = np.flatnonzero(~np.isnan(self.rates))
-        count = max(1, round(share * len(present)))
-        chosen = present[np.argsort(self.rates[present], kind="stable")][:count]
-        return Tail(float(self.rates[chosen].mean()), tuple(self.class_names[k] for k in chosen))
 
     @property
     def false_positive_share(self) -> dict[str, float]:
@@ -179,49 +140,8 @@ class ConditionReport:
             for name, total, size in zip(names, sums, sizes, strict=True)
         }
 
-    # Fairlearn's names for the same things.
-
-    @property
-    def by_group(self) -> dict[str, float | None]:
-        """Alias of `by_class`."""
-        return self.by_class
-
-    def group_min(self) -> float:
-        """Alias of `worst`."""
-        return self.worst
-
-    def group_max(self) -> float:
-        """Alias of `best`."""
-        return self.best
-
-    def difference(self) -> float:
-        """Alias of `gap`."""
-        return self.gap
-
-    def ratio(self) -> float:
-        """Worst over best class; 1 where the best is at 0 too."""
-        return self.worst / self.best if self.best else 1.0
-
-    @property
-    def _hits_and_sizes(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        return self.counts.confusion.diagonal().numpy(), self.counts.sizes.numpy()
-
-    def _named_pairs(
-        self, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
-    ) -> dict[str, tuple[float, float] | None]:
-        ends = zip(low.tolist(), high.tolist(), strict=True)
-        return {
-            name: None if math.isnan(pair[0]) else pair
-            for name, pair in zip(self.class_names, ends, strict=True)
-        }
-
-    def _named(self, values: npt.NDArray[np.float64]) -> dict[str, float | None]:
-        plain = [None if math.isnan(v) else v for v in values.tolist()]
-        return dict(zip(self.class_names, plain, strict=True))
-
 
 T = TypeVar("T")
-Intervals: TypeAlias = dict[str, tuple[float, float] | None]
 
 
 class PerCondition(Generic[T]):
@@ -263,6 +183,15 @@ class ClassReport(Mapping[str, ConditionReport]):
     def class_names(self) -> tuple[str, ...]:
         """All classes, also those without samples."""
         return next(iter(self._conditions.values())).class_names
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of all groupings: class, superclass, and the user's own."""
+        return tuple(dict.fromkeys(name for one in self.values() for name in one.groupings))
+
+    def by(self, grouping: str = CLASS) -> dict[str, GroupReport]:
+        """What `ConditionReport.by` says, under every condition."""
+        return {key: report.by(grouping) for key, report in self.items()}
 
     overall = PerCondition[float]()
     by_class = PerCondition[dict[str, float | None]]()
@@ -311,20 +240,23 @@ class ClassReport(Mapping[str, ConditionReport]):
         """What a reader must know before believing the numbers: flags, and what is missing."""
         return said_of(self.about)
 
+    def to_dict(self) -> dict[str, Any]:
+        """All conditions and classes as plain data, for JSON."""
+        return showing.as_dict(self)
+
+    def to_frame(self, grouping: str = CLASS) -> Any:
+        """A pandas data frame with a row for every class, or group, and condition."""
+        return showing.as_frame(self, grouping)
+
+    def plot(self) -> Any:
+        """A plotly figure of every class with its interval, worst first."""
+        return showing.as_figure(self)
+
     def __repr__(self) -> str:
-        lines = []
-        for key, report in self._conditions.items():
-            tail = report.tail()
-            empty = [name for name, size in report.sizes.items() if not size]
-            lines.append(
-                f"{key}: {report.overall:.1%} overall, worst class {report.worst:.1%} "
-                f"({report.worst_class}), best {report.best:.1%} ({report.best_class}), "
-                f"worst 10 % of classes {tail.mean:.1%} ({', '.join(tail.classes[:3])}"
-                f"{', …' if len(tail.classes) > 3 else ''}), "
-                f"class std {100 * report.spread:.1f} points"
-                + (f"; no samples: {', '.join(empty)}" if empty else "")
-            )
-        return "\n".join([*lines, *self.remarks])
+        return showing.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return showing.as_html(self)
 
 
 def count_predictions(

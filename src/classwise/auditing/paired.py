@@ -88,12 +88,15 @@ def worst_change_interval(
     lost: npt.ArrayLike,
     won: npt.ArrayLike,
     level: float = 0.95,
+    *,
+    overlapping: bool = False,
 ) -> tuple[float, float]:
     """Interval for the change of the worst class that chance in choosing it cannot fool.
 
     [low′ − high, high′ − low] from the intervals of both worst classes, cut with
     [min_k Δ_k, max_k Δ_k] from the paired intervals of all classes: min a′ = min (a + Δ) lies
-    between min a + min Δ and min a + max Δ. The error is shared out over all that is used.
+    between min a + min Δ and min a + max Δ. The error is shared out over all that is used, so
+    that only the two worst ones must know whether groups are `overlapping`.
 
     >>> low, high = worst_change_interval([100, 100], [50, 60], [0, 0], [0, 0])
     >>> low < 0 < high
@@ -103,7 +106,7 @@ def worst_change_interval(
     n, h, b, c = (np.asarray(part, np.int64) for part in (sizes, hits, lost, won))
     quarter = 1 - (1 - level) / 4  # each worst class; the paired intervals have the other half
     (first_low, first_high), (low, high) = (
-        worst_interval(right, n, quarter) for right in (h, h + c - b)
+        worst_interval(right, n, quarter, overlapping=overlapping) for right in (h, h + c - b)
     )
     share = (1 - level) / 2 / max(int((n > 0).sum()), 1)
     down, up = paired_interval(b, c, n, 1 - share)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from classwise.auditing.fingerprint import attack_key
+from classwise.auditing.group_files import count_groups, kept_groupings
 from classwise.auditing.metrics import ClassReport, ConditionReport
-from classwise.auditing.remarks import read_remarks
+from classwise.auditing.remarks import read_note, read_remarks
 from classwise.auditing.shards import (
     COLUMNS,
     VERSION,
@@ -26,6 +27,10 @@ from classwise.auditing.shards import (
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
+from classwise.spelling import same_condition, spell_eps
+
+if TYPE_CHECKING:
+    from classwise.auditing.sequential import PartialAudit
 
 __all__ = [
     "COLUMNS",
@@ -51,6 +56,7 @@ class AuditedWeights:
     weights: str
     split: str
     report: ClassReport
+    partial: PartialAudit | None = None  # where a question or a time limit chose the images
 
 
 def write_predictions(
@@ -145,13 +151,22 @@ def read_ledger(
         return audits
     chosen = []
     for one in audits:
-        names = [n for n in one.report if n in attacks or n.partition(" ")[0] in attacks]
-        for attack in attacks:
-            if not any(n == attack or n.partition(" ")[0] == attack for n in names):
+        meant = {attack: conditions_meant(attack, one.report) for attack in attacks}
+        for attack, fitting in meant.items():
+            if not fitting:
                 raise unknown(f"condition in {path}", attack, one.report)
+        names = [n for n in one.report if any(n in fitting for fitting in meant.values())]
         report = ClassReport([one.report[n] for n in names], one.report.about)
         chosen.append(replace(one, report=report))
     return chosen
+
+
+def conditions_meant(name: str, labels: Iterable[str]) -> list[str]:
+    """The conditions that a name means: the one of that label, or all of that attack."""
+    known = list(labels)
+    exact = [label for label in known if label == name]
+    same = exact or [label for label in known if same_condition(label, name)]
+    return same or [label for label in known if same_condition(label.partition(" ")[0], name)]
 
 
 def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
@@ -169,6 +184,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
             " FROM rows GROUP BY ALL"
         ).fetchall()
+        tallies = count_groups(base, kept_groupings(folder))
     tables = {}
     for key, own in abouts.items():
         count = len(own["data"]["class_names"])
@@ -191,6 +207,10 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             tuple(data["class_names"]),
             *groups_of,
             eps=one["radius"],
+            groups=tallies.get(_key(one), {}),
+            norm=one["norm"],
+            verdict=one["verdict"],
+            unfinished=read_note(folder, one),
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
@@ -246,7 +266,7 @@ def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> Cl
     radii = sorted({facts["radius"] for facts, _ in found if facts["radius"]})
     attacked = [facts for facts, _ in found if facts["condition"] != "clean"] or [found[0][0]]
     about = {
-        "eps": ", ".join(as_fraction(radius) for radius in radii),
+        "eps": ", ".join(spell_eps(radius) for radius in radii),
         "norm": ", ".join(sorted({facts["norm"] for facts in attacked})),
         "verdict": ", ".join(sorted({facts["verdict"] for facts in attacked})),
     }
@@ -259,13 +279,15 @@ def condition_labels(facts: Sequence[Mapping[str, Any]]) -> list[str]:
     >>> one = {"condition": "fgsm", "radius": 0.1, "seed": 0, "norm": "Linf", "verdict": "last"}
     >>> condition_labels([one]), condition_labels([one, one | {"radius": 0.2}])
     (['fgsm'], ['fgsm eps=0.1 seed=0', 'fgsm eps=0.2 seed=0'])
+    >>> condition_labels([one, one | {"radius": 8 / 255}])[1]
+    'fgsm eps=8/255 seed=0'
     """
     labels = []
     for one in facts:
         same = [other for other in facts if other["condition"] == one["condition"]]
         label = str(one["condition"])
         if len(same) > 1:
-            label += f" eps={one['radius']:.4g} seed={one['seed']}"
+            label += f" eps={spell_eps(one['radius'])} seed={one['seed']}"
             for fact in ("norm", "verdict"):
                 if len({other[fact] for other in same}) > 1:
                     label += f" {fact}={one[fact]}"
@@ -280,14 +302,6 @@ def condition_labels(facts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(facts[n] for n in ("weights", "split", "model_hash", "data_hash", "attack_key"))
-
-
-def as_fraction(radius: float) -> str:
-    """Write a radius the way people do: 8/255 where it is one."""
-    pixels = radius * 255
-    # Above 16 a fraction of 255 is no longer how people write it: 0.2 stays 0.2.
-    whole = abs(pixels - round(pixels)) < 1e-6 and pixels < 16.5
-    return f"{round(pixels)}/255" if whole else f"{radius:.4g}"
 
 
 def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:

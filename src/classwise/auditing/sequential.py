@@ -25,6 +25,7 @@ from classwise.auditing.shards import Predictions, concatenate
 from classwise.data.batches import Batches
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import few_names
 
 PILOT = 8  # images of every class before any class is preferred
 
@@ -140,6 +141,14 @@ class PartialAudit:
     class_names: tuple[str, ...]
     standing: Standing
     seconds: float
+    known: int = 0  # of the images judged, those that a ledger knew before
+
+    @property
+    def whole(self) -> bool:
+        """Whether every image of every class was judged, so that nothing was chosen."""
+        return self.stopped == "complete" and (
+            self.question is None or self.question.what == "worst"
+        )
 
     @property
     def saved(self) -> float:
@@ -155,8 +164,14 @@ class PartialAudit:
     @property
     def intervals(self) -> tuple[Rates, Rates]:
         """Where each class would stand in the full audit; holds although images were chosen."""
-        standing = self.standing
-        return confidence_sequence(standing.hits, standing.seen, standing.sizes, standing.level)
+        return self.intervals_under(self.found[-1])
+
+    def intervals_under(self, found: Predictions) -> tuple[Rates, Rates]:
+        """The same under any of the conditions: its images came in random order, too."""
+        count, standing = len(self.class_names), self.standing
+        asked = found.correct & (standing.sizes > 0)[found.label]
+        hits = np.bincount(found.label[asked], minlength=count).astype(np.int64)
+        return confidence_sequence(hits, standing.seen, standing.sizes, standing.level)
 
     @property
     def words(self) -> str:
@@ -173,15 +188,17 @@ class PartialAudit:
             for word, mask in (("below the bar", below), ("not settled", ~below & ~meets)):
                 if mask.any() and (word == "below the bar" or self.answer is None):
                     names = [self.class_names[k] for k in np.flatnonzero(mask)]
-                    parts.append(f"{word}: {_listed(names)}")
+                    parts.append(f"{word}: {few_names(names, 10)}")
         work = f"{seen} of {total} images judged"
+        if self.known:
+            work += f", {self.known} of them known from before"
         if seen < total:
             work += f", {self.saved:.1f} times less work than the full audit"
         parts.append(work)
         if self.unexamined:
             left = [f"{name} {count}" for name, count in self.unexamined.items()]
             why = {"time": "time was up", "settled": "not needed", "complete": ""}[self.stopped]
-            parts.append(f"not examined ({why}): {_listed(left)}")
+            parts.append(f"not examined ({why}): {few_names(left, 10)}")
         return "; ".join(parts)
 
 
@@ -284,8 +301,3 @@ def _ranges(starts: Whole, counts: Whole) -> Whole:
     """
     ends = np.cumsum(counts)
     return np.repeat(starts - ends + counts, counts) + np.arange(int(ends[-1]))
-
-
-def _listed(words: Sequence[str], most: int = 10) -> str:
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from classwise.auditing.compare import Difference, diff
+from classwise.auditing.group_files import kept_groupings
+from classwise.auditing.groups import CLASS, Grouping, named, of_classes
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.predictions import (
     Predictions,
     audit_facts,
     condition_labels,
+    conditions_meant,
     ledger_folder,
     own_or,
     read_card,
@@ -35,12 +38,11 @@ class StoredAudit:
     stamps: Mapping[str, Stamp]  # by label
     remarks: Mapping[str, Any] = field(default_factory=dict)  # as in a report's `about`
     unfinished: Mapping[str, str] = field(default_factory=dict)  # by label: what is missing
+    groupings: Mapping[str, Grouping] = field(default_factory=dict)  # beside the classes
 
     def label(self, name: str, eps: float | None = None) -> str:
         """Find a condition as the reports call it; its attack, or that and eps, may be enough."""
-        if name in self.conditions:
-            return name
-        fitting = [label for label in self.conditions if label.partition(" ")[0] == name]
+        fitting = conditions_meant(name, self.conditions)
         if len(fitting) > 1 and eps is not None:
             fitting = [one for one in fitting if self.has_radius(one, eps)] or fitting
         if len(fitting) == 1:
@@ -54,6 +56,10 @@ class StoredAudit:
             f"{unknown(f'condition in {self.name}', name, self.conditions)}; "
             f"or first run: classwise audit {self.name} --attacks {name}"
         )
+
+    def grouping(self, name: str) -> Grouping:
+        """One way to group the samples: class, superclass, or one of the user's own."""
+        return named(of_classes(self.class_names) | dict(self.groupings), name, self.name)
 
     def has_radius(self, label: str, eps: float) -> bool:
         """Whether a condition was audited at this eps."""
@@ -93,7 +99,11 @@ def read_stored(path: Path, *, weights: str = "", split: str = "test") -> Stored
             conditions[label], stamps[label] = replace(found, condition=label), stamp
             unfinished[label] = read_note(path, one)
     said, missing = read_remarks(path, facts), {k: note for k, note in unfinished.items() if note}
-    return StoredAudit(str(path), chosen, split, names, conditions, stamps, said, missing)
+    above = (about["data"].get(key) for key in ("superclass_of", "superclass_names"))
+    groupings = of_classes(names, *above) | kept_groupings(path).get(owner[1], {})
+    return StoredAudit(
+        str(path), chosen, split, names, conditions, stamps, said, missing, groupings
+    )
 
 
 def read_all(path: Path, model_hash: str, data_hash: str) -> list[Predictions]:
@@ -111,15 +121,20 @@ def diff_stored(
     after: StoredAudit,
     *,
     attacks: tuple[str, ...] = (),
+    grouping: str = CLASS,
     level: float = 0.95,
     draws: int = 10_000,
     seed: int = 0,
 ) -> list[Difference]:
-    """Compare what was read of two runs; only the same attack on the same data is compared."""
+    """Compare what was read of two runs; only the same attack on the same data is compared.
+
+    A `grouping` other than the classes may be kept with either run, since both saw the same images.
+    """
     if before.class_names != after.class_names:
         raise ClasswiseError(
             f"{before.name} and {after.name} have different classes; audit both on the same data"
         )
+    groups = None if grouping == CLASS else _shared_grouping(before, after, grouping)
     wanted = [before.label(name) for name in attacks] or list(before.conditions)
     found = []
     for label in wanted:
@@ -143,6 +158,7 @@ def diff_stored(
                 before.conditions[label],
                 after.conditions[twins[0]],
                 before.class_names,
+                grouping=groups,
                 level=level,
                 draws=draws,
                 seed=seed,
@@ -155,6 +171,18 @@ def diff_stored(
             "audit both with the same attacks and eps"
         )
     return found
+
+
+def _shared_grouping(before: StoredAudit, after: StoredAudit, name: str) -> Grouping:
+    """A grouping that one of two runs keeps, or both alike."""
+    groups = named({**before.groupings, **after.groupings}, name, f"{before.name} or {after.name}")
+    other = before.groupings.get(name, groups)
+    if not groups.same_as(other):
+        raise ClasswiseError(
+            f"{before.name} and {after.name} keep different groups of {name!r}; audit both with "
+            "the same --groups file"
+        )
+    return groups
 
 
 def _stamp(run: str, facts: Mapping[str, Any]) -> Stamp:

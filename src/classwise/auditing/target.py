@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,8 +18,9 @@ from classwise.attacks.ball import parse_norm, radii
 from classwise.attacks.blackbox import BlackBox, onnx_files, open_onnx
 from classwise.auditing.evaluate import class_report, progress_bar, remarks, steady_flags
 from classwise.auditing.flags import Flag, check_records
+from classwise.auditing.group_files import read_table
 from classwise.auditing.health import check_health
-from classwise.auditing.kept import Place, audit_model, notes_on
+from classwise.auditing.kept import Place, audit_model, known_under_all, notes_on
 from classwise.auditing.ledger import piece
 from classwise.auditing.predictions import AuditedWeights, describe, write_card
 from classwise.auditing.sequential import PartialAudit, examine, parse_question
@@ -52,6 +55,7 @@ def audit_target(
     question: str | None = None,
     health: bool = False,
     repeat: int = 1,
+    groups: Path | None = None,
     folder: Path | None = None,
     device: str = "auto",
     quiet: bool = False,
@@ -61,7 +65,8 @@ def audit_target(
     What their ledger already holds is not run again. With `minutes` or a `question` only as much
     is audited as fits or is needed; `report.about["note"]` says what came of it. Signs of a broken
     evaluation are in `report.about["flags"]`; `health` probes for more. `repeat` audits the mean
-    of so many passes of a model that draws random numbers. `network` is the `module:callable` of
+    of so many passes of a model that draws random numbers. `groups` is a table of attributes of
+    the split's images (`read_table`), kept beside the audits. `network` is the `module:callable` of
     a run or weights file that was made with one.
     """
     run = Run(Path(target)) if Path(target).is_dir() else None
@@ -78,6 +83,7 @@ def audit_target(
         raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
     source = open_data(data)
     images = choose_split(source, split)
+    groupings = {} if groups is None else read_table(groups, len(images))
     # Numbers of the whole split, so that a small audit is a beginning of the large one.
     chosen = torch.arange(len(images))
     if limit:
@@ -118,7 +124,7 @@ def audit_target(
             "seed": seed,
             "place": place,
         }
-        note = None
+        partly = None
         if asked is None and minutes is None:
             found = audit_model(model, batches, **facts, quiet=quiet, title=f"{recipe} {name}")
         else:
@@ -126,10 +132,16 @@ def audit_target(
             spent = (time.monotonic() - began) / 60
             left = None if minutes is None or not audits else max(minutes - spent, 1e-9)
             limits = {"question": asked, "minutes": left or minutes, "seed": seed}
-            partly = _audit_partly(model, batches, images.class_names, limits, facts, quiet)
-            found, note = partly.found, partly.words
+            partly = _audit_partly(model, batches, images, limits, facts, quiet)
+            found = partly.found
+        note = None if partly is None else partly.words
         report = class_report(
-            found, images.class_names, images.superclass_of, images.superclass_names
+            found,
+            images.class_names,
+            images.superclass_of,
+            images.superclass_names,
+            groupings if place is None else place.keep(groupings),
+            unfinished="" if partly is None or partly.whole else partly.words,
         )
         seen = steady_flags(model, images.images, repeat)
         probed = _probed(model, images, eps, norm) if health else None
@@ -142,7 +154,7 @@ def audit_target(
         flags = [*(probed or ()), *(flag for flag in seen if flag.name not in met)]
         report.about |= remarks(model, flags) | ({"note": note} if note else {})
         run_name = where.name if where else target
-        audits.append(AuditedWeights(run_name, recipe, name, split, report))
+        audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits
 
 
@@ -159,28 +171,34 @@ def _probed(model: LogitModel, images: Dataset, eps: Any, norm: str) -> list[Fla
 def _audit_partly(
     model: LogitModel,
     batches: Batches,
-    class_names: Sequence[str],
+    images: Dataset,
     limits: dict[str, Any],
     facts: dict[str, Any],
     quiet: bool,
 ) -> PartialAudit:
     """Audit until a question is settled or time is up; then tidy the ledger."""
+    title = str(limits["question"] or f"{limits['minutes']:g} minutes")
+    place, known = facts["place"], np.arange(0)
+    if place is not None:
+        known = known_under_all(place, batches, facts)
+        # Rows that are kept before the end must not pass for an audit if there is no end.
+        begun = f"{title}: broken off before there was an answer; audit again, or in full"
+        place.note(model, notes_on(place, batches, len(images), facts, begun))
     with progress_bar(quiet) as progress:
-        title = str(limits["question"] or f"{limits['minutes']:g} minutes")
         task = progress.add_task(f"{title}: at most", total=len(batches.labels))
         partly = examine(
             batches,
-            class_names,
+            images.class_names,
             lambda batch: audit_model(model, batch, compact=False, **facts),
             batch_size=min(batches.batch_size, max(16, min(64, len(batches.labels) // 40))),
             advance=partial(progress.advance, task),
             **limits,
         )
-    if facts["place"] is not None:
+    if place is not None:
         rows = torch.isin(batches.origin.cpu(), torch.from_numpy(partly.found[0].sample))
         done = piece(batches, rows.nonzero().squeeze(1).numpy())
         audit_model(model, done, **facts)
-    return partly
+    return replace(partly, known=int(np.isin(partly.found[0].sample, known).sum()))
 
 
 def _models(

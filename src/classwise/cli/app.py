@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated, NoReturn, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,7 +19,9 @@ R = TypeVar("R")
 
 app = typer.Typer(
     help="Train, attack and audit image classifiers class by class.\n\n"
-    "Begin with: classwise quickstart",
+    "Begin with: classwise quickstart\n\n"
+    "Exit codes: 0 yes or done, 1 no (gate, --question), 2 wrong use, 3 undecided (gate, "
+    "--question), 130 interrupted, 143 terminated.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -46,22 +50,30 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
+YES, NO, WRONG_USE, UNDECIDED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """Somebody asked the process to end; whatever Ctrl-C saves is saved."""
+
+
 def main() -> None:
     """Run the command line."""
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
-    except KeyboardInterrupt:
-        fail("interrupted")
+    except KeyboardInterrupt as how:  # before or after a command
+        _stop(how, "")
 
 
-def fail(words: str) -> NoReturn:
-    """Say what went wrong on one line and leave with 2."""
+def fail(words: str, code: int = WRONG_USE) -> NoReturn:
+    """Say what went wrong on one line and leave."""
     print(f"classwise: {' '.join(words.split())}", file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def kindly(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn errors the user can put right, and Ctrl-C, into one line and exit code 2."""
+    """Turn errors the user can put right, and being stopped, into one line and an exit code."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,13 +81,38 @@ def kindly(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except ClasswiseError as reason:
             fail(str(reason))
-        except KeyboardInterrupt:
-            fail(
-                "interrupted; finished epochs and audits are kept, "
-                "repeat a training command with --resume to go on"
-            )
+        except KeyboardInterrupt as how:
+            _stop(how, _to_go_on(command.__name__, kwargs))
 
     return wrapped
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
+def _stop(how: KeyboardInterrupt, words: str) -> NoReturn:
+    ended = isinstance(how, Terminated)
+    said = "terminated" if ended else "interrupted"
+    fail(f"{said}; {words}" if words else said, TERMINATED if ended else INTERRUPTED)
+
+
+def _to_go_on(command: str, options: Mapping[str, Any]) -> str:
+    """What is kept of a command that was stopped, and how to go on with it."""
+    folder = options.get("folder")
+    if command == "train":
+        if folder is not None and not (folder / "run.json").exists():
+            return "nothing was begun yet, repeat this command"
+        again = "this command" if options.get("resume") else "this command with --resume"
+        return f"finished epochs are kept, repeat {again} to go on"
+    if command in ("quickstart", "study"):
+        return "finished epochs and audits are kept, repeat this command to go on"
+    if command == "audit":
+        target = options.get("target")
+        if folder is None and not (target and Path(target).is_dir()):
+            return "nothing was kept; with --out FOLDER this command can be repeated to go on"
+        return "finished batches are kept, repeat this command to go on"
+    return "nothing is half done, repeat this command"
 
 
 def divide_sets(sets: list[str]) -> tuple[dict[str, str], dict[str, str]]:

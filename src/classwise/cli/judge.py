@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
+from classwise.cli.printing import (
+    check_classes,
+    command_for_all,
+    print_audits,
+    question_code,
+    say_remarks,
+)
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from classwise.auditing.predictions import AuditedWeights
     from classwise.report.runs import ReportRun
 
 
@@ -57,6 +61,10 @@ def audit(
     repeat: Annotated[
         int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
     ] = 1,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="CSV of the images' attributes: sample,camera,… (docs/groups.md)."),
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
     ] = None,
@@ -71,6 +79,9 @@ def audit(
         Path | None,
         typer.Option("--out", help="Where to keep the audits of a model that is no run."),
     ] = None,
+    classes: Annotated[
+        str, typer.Option(help="all: list every class, also of more than 20.", metavar="all|worst")
+    ] = "worst",
     page: Annotated[
         Path | None, typer.Option("--report", help="Write the report of the run here, too.")
     ] = None,
@@ -81,20 +92,26 @@ def audit(
     """Attack a model and report its accuracy class by class.
 
     What was audited before is not attacked again; an interrupted audit goes on where it was.
+    With --question the exit code is the answer: 0 yes, 1 no, 3 undecided.
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
     from classwise.auditing.predictions import read_ledger
     from classwise.auditing.target import audit_target
     from classwise.data.sources import with_option
-    from classwise.report.tables import rich_table
     from classwise.spelling import split_outside_brackets
 
+    everything = check_classes(classes)
     if ledger is not None:
+        if groups is not None:
+            raise ClasswiseError(
+                "--from shows the groups that were kept; give --groups with the audit itself: "
+                "verdicts that it finds there are not computed again"
+            )
         names = [n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip()]
         audits = read_ledger(ledger, attacks=names, weights=weights, split=split)
-        out.print(rich_table(audits))
-        say_remarks(audits)
+        command = command_for_all(ledger, weights=weights, split=split)
+        print_audits(audits, everything=everything, command=command)
         return
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
@@ -114,21 +131,22 @@ def audit(
         question=question,
         health=health,
         repeat=repeat,
+        groups=groups,
         batch_size=batch_size,
         seed=seed,
         folder=folder,
         device=device,
         quiet=quiet,
     )
-    out.print(rich_table(audits))
-    say_remarks(audits)
+    where = folder or (Path(target) if Path(target).is_dir() else None)
+    command = command_for_all(where, weights=weights, split=split)
+    print_audits(audits, everything=everything, command=command)
     if health:
         for entry in audits:
             if not entry.report.about.get("flags"):
                 unseen = " (gradients could not be probed)" * ("black_box" in entry.report.about)
                 words = f"{entry.recipe} {entry.weights}: no sign of a broken evaluation{unseen}"
                 out.print(words, highlight=False, markup=False)
-    where = folder or (Path(target) if Path(target).is_dir() else None)
     if page is not None:
         if where is None:
             raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
@@ -138,14 +156,8 @@ def audit(
         out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
     else:
         out.print("Nothing was kept; --out FOLDER keeps audits, and goes on where one broke off.")
-
-
-def say_remarks(audits: Sequence[AuditedWeights]) -> None:
-    """Print what a reader must know beside the numbers."""
-    from classwise.report.summary import remarks
-
-    for line in remarks(audits):
-        out.print(line, highlight=False, markup=False)
+    if question is not None:
+        raise typer.Exit(question_code(audits))
 
 
 @app.command()
@@ -160,6 +172,10 @@ def diff(
         str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
     ] = "",
     split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(help="A grouping to compare beside the classes; may be repeated."),
+    ] = None,
 ) -> None:
     """Compare two audited models class by class, on the same images.
 
@@ -167,6 +183,7 @@ def diff(
 
     Example: classwise diff runs/before runs/after --attacks pgd-20
     """
+    from classwise.auditing.groups import CLASS
     from classwise.auditing.remarks import said_of
     from classwise.auditing.stored import diff_stored, read_stored
     from classwise.spelling import split_outside_brackets
@@ -179,8 +196,9 @@ def diff(
         read_stored(run, weights=name.strip(), split=split)
         for run, name in zip((first, second), chosen, strict=True)
     )
-    for found in diff_stored(before, after, attacks=names):
-        out.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    for grouping in [CLASS, *(groups or [])]:
+        for found in diff_stored(before, after, attacks=names, grouping=grouping):
+            out.print(str(found), highlight=False, markup=False, soft_wrap=True)
     for one in (before, after):
         for words in said_of(one.remarks):
             out.print(f"  {one.name}: {words}", highlight=False, markup=False, soft_wrap=True)
@@ -197,7 +215,10 @@ def gate(
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a Markdown comment here.")] = None,
 ) -> None:
-    """Hold an audited model against a contract: exit code 0 where every rule holds, else 1.
+    """Hold an audited model against a contract.
+
+    The exit code is 0 where every rule holds, 1 where one is broken, 3 where none is broken but
+    one cannot be decided, such as on an audit that stopped early.
 
     Example: classwise gate contract.toml runs/mine --baseline runs/main --junit gate.xml
     """
@@ -222,11 +243,13 @@ def gate(
 @kindly
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders that have been audited.")],
-    to: Annotated[Path, typer.Option("--out", help="The file: .html, .md, .csv or .tex.")] = Path(
-        "report.html"
-    ),
+    to: Annotated[
+        Path, typer.Option("--out", help="The file: .html, .md, .csv, .json or .tex.")
+    ] = Path("report.html"),
 ) -> None:
-    """Write one offline page (or a Markdown, CSV or LaTeX table) over audited runs.
+    """Write one offline page (or Markdown, CSV, JSON or LaTeX) over audited runs.
+
+    CSV has a row for every class and condition; Markdown and LaTeX have averages and classes.
 
     Example: classwise report runs/a runs/b --out report.html
     """
@@ -244,13 +267,23 @@ def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
     from classwise.report import tables
     from classwise.report.html import load_runs, write_report
 
-    makers = {".md": tables.markdown_table, ".csv": tables.csv_table, ".tex": tables.latex_table}
+    makers = {
+        ".md": tables.markdown_table,
+        ".csv": tables.csv_table,
+        ".json": tables.json_text,
+        ".tex": tables.latex_table,
+    }
     if to.suffix not in (*makers, ".html", ".htm"):
-        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv or .tex")
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
     loaded = load_runs(runs)
     if to.suffix in makers:
         audits = [entry for run in loaded for entry in run.audits]
         write_atomically(to, makers[to.suffix](audits).encode())
+        groups = tables.csv_groups(audits) if to.suffix == ".csv" else ""
+        if groups:  # one file, one table
+            beside = to.with_suffix(".groups.csv")
+            write_atomically(beside, groups.encode())
+            out.print(f"Wrote {beside}", soft_wrap=True)
     else:
         write_report(loaded, to)
     return loaded

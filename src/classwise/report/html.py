@@ -20,15 +20,17 @@ from classwise.report.seeds import seed_rows
 from classwise.report.summary import (
     MEASURES,
     SummaryRow,
+    attack_words,
     captions,
     cell,
-    few_names,
     percent,
     remarks,
     shown,
     summary_rows,
     worst_class_warning,
+    worst_span,
 )
+from classwise.spelling import few_names, spell_eps
 
 __all__ = ["ReportRun", "load_runs", "write_report"]
 
@@ -62,6 +64,7 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         measures=MEASURES,
         cell=cell,
         few_names=few_names,
+        worst_span=worst_span,
         classes=_class_rows(rows),
         superclasses=superclass_names(report),
         superclass_of=report.superclass_of,
@@ -110,10 +113,7 @@ def _facts(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> list[
         ("Classes", f"{len(names)}"),
         ("Split", _distinct(audit.split for audit in audits)),
         ("Samples per class", f"{low}" if low == high else f"{low} to {high}"),
-        ("Attack", _distinct(row.attack for row in attacked) or "none"),
-        ("eps", _distinct(row.eps for row in attacked)),
-        ("Norm", _distinct(row.norm for row in attacked)),
-        ("Verdict", _distinct(row.verdict for row in attacked)),
+        ("Attack", "; ".join(dict.fromkeys(map(attack_words, attacked))) or "none"),
     ]
     return [(name, value) for name, value in facts if value]
 
@@ -140,7 +140,7 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
         "data": str(run.about.get("data", {}).get("name", "")),
         "network": str(config.get("model", "")),
         "epochs": f"{len(run.history)} of {config['epochs']}" if "epochs" in config else "",
-        "training eps": f"{config['eps']:.4g}" if "eps" in config else "",
+        "training eps": spell_eps(config["eps"]) if "eps" in config else "",
         "validation eps": _validation_eps(config),
         "seed": str(config.get("seed", "")),
         "identity": str(run.about.get("identity", "")),
@@ -151,7 +151,7 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
 def _validation_eps(config: dict[str, Any]) -> str:
     judged = config.get("judge_eps")
     judged = config.get("eps") if judged is None else judged
-    return "" if judged is None else f"{judged:.4g}"
+    return "" if judged is None else spell_eps(judged)
 
 
 def _distinct(values: Any) -> str:

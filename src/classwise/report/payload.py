@@ -13,8 +13,10 @@ import numpy.typing as npt
 from classwise.auditing.intervals import wilson
 from classwise.auditing.metrics import ConditionReport
 from classwise.classes.counts import TAIL_FROM
+from classwise.report.groups import page_groupings
 from classwise.report.runs import ReportRun
-from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at, few_names
+from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at
+from classwise.spelling import few_names
 
 MAP_LIMIT = 100  # classes up to which the page draws the whole confusion map
 FLOW_LIMIT = 300  # largest confusions listed beyond that
@@ -32,6 +34,7 @@ def page_data(rows: Sequence[SummaryRow], runs: Sequence[ReportRun]) -> dict[str
         "tail": TAIL_SHARE if len(report.class_names) >= TAIL_FROM else None,
         "map_limit": MAP_LIMIT,
         "rows": [_row(row) for row in rows],
+        "groupings": page_groupings(rows),
         "curves": _curves(runs),
     }
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from classwise.auditing.metrics import ConditionReport
-from classwise.auditing.predictions import AuditedWeights, as_fraction
+from classwise.auditing.predictions import AuditedWeights
+from classwise.auditing.showing import IN_PART, worst_words
 from classwise.classes.counts import TAIL_FROM
 from classwise.errors import ClasswiseError
 from classwise.methods import METHODS
 from classwise.recipe import compose
-from classwise.spelling import average_and_keep
+from classwise.spelling import average_and_keep, few_names, spell_eps
 
 TAIL_SHARE = 0.1
 NO_SAMPLES = "no samples"
@@ -66,8 +67,8 @@ def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
                 split=audit.split,
                 attack=attack,
                 eps=_eps_label(audit.report[attack].eps, about) if attack else "",
-                norm=str(about.get("norm", "")),
-                verdict=str(about.get("verdict", "")),
+                norm=_fact("norm", audit.report[attack], about) if attack else "",
+                verdict=_fact("verdict", audit.report[attack], about) if attack else "",
                 clean=audit.report[clean] if clean else None,
                 robust=audit.report[attack] if attack else None,
             )
@@ -76,7 +77,12 @@ def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
 
 
 def measured(report: ConditionReport, measure: str) -> tuple[float | None, tuple[str, ...]]:
-    """One of the MEASURES as a rate in [0, 1], and the classes to name beside it."""
+    """One of the MEASURES as a rate in [0, 1], and the classes to name beside it.
+
+    Images that were chosen by what was seen of others have no average to speak of.
+    """
+    if report.unfinished:
+        return None, ()
     if measure == "average":
         return report.overall, ()  # share of all samples, not the mean over classes
     if measure == "worst":
@@ -118,6 +124,24 @@ def cell(row: SummaryRow, measure: str, side: str) -> tuple[str, tuple[str, ...]
     return (MISSING, ()) if value is None else (percent(value), names)
 
 
+def beside(row: SummaryRow, measure: str, side: str) -> str:
+    """The classes to name beside a number; the worst one with the interval of the truly worst."""
+    span = worst_span(row, measure, side)
+    return few_names(cell(row, measure, side)[1]) + (f"; {span}" if span else "")
+
+
+def worst_span(row: SummaryRow, measure: str, side: str) -> str:
+    """The interval of the truly worst class in per cent; nothing beside other measures."""
+    report = row.side(side)
+    there = report is not None and measure == "worst" and not report.unfinished
+    return worst_words(report) if report is not None and there else ""
+
+
+def attack_words(row: SummaryRow) -> str:
+    """An attack with its own norm, radius and verdict."""
+    return f"{row.attack} ({row.norm}, eps {row.eps}, verdict {row.verdict})"
+
+
 def percent(rate: float | None) -> str:
     """Write a rate in per cent; the sign is in the heading.
 
@@ -127,25 +151,20 @@ def percent(rate: float | None) -> str:
     return NO_SAMPLES if rate is None else f"{100 * rate:.1f}"
 
 
-def few_names(names: Sequence[str], most: int = 3) -> str:
-    """Name the first few and count the rest.
-
-    >>> few_names(["ant", "bee", "cat", "dog", "eel"])
-    'ant, bee, cat and 2 more'
-    """
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
-
-
 def is_clean(condition: str) -> bool:
     """Whether a condition leaves the images alone."""
     return condition.split()[0] == "clean"
 
 
+def _fact(name: str, report: ConditionReport, about: Mapping[str, object]) -> str:
+    """What a condition says of itself; where it says nothing, what the whole audit says."""
+    return str(getattr(report, name) or about.get(name, ""))
+
+
 def _eps_label(own: float | None, about: Mapping[str, object]) -> str:
     """Write a condition's own radius; where it says none, what the whole audit says."""
     eps = about.get("eps", "") if own is None else own
-    return as_fraction(eps) if isinstance(eps, float) else str(eps)
+    return spell_eps(eps) if isinstance(eps, float) else str(eps)
 
 
 def weights_label(audit: AuditedWeights, among: Sequence[AuditedWeights]) -> str:
@@ -172,12 +191,11 @@ def _weights_order(audit: AuditedWeights) -> tuple[str, bool, str]:
 def captions(audits: Sequence[AuditedWeights]) -> list[str]:
     """Say under a table what its numbers are: attack, radius, split, sample sizes."""
     rows = summary_rows(audits)
-    lines = ["Accuracy in per cent; the class is named beside worst and best."]
-    attacks = _distinct(
-        f"{row.attack} ({row.norm}, eps {row.eps}, verdict {row.verdict})"
-        for row in rows
-        if row.attack
-    )
+    lines = [
+        "Accuracy in per cent; the class is named beside worst and best, and beside the worst the "
+        "95 % interval of the truly worst class."
+    ]
+    attacks = _distinct(attack_words(row) for row in rows if row.attack)
     if attacks:
         lines.append(f"Robust: {'; '.join(attacks)}.")
     lines += _distinct(sample_note(audit) for audit in audits)
@@ -201,8 +219,9 @@ def remarks(audits: Sequence[AuditedWeights]) -> list[str]:
 
 def worst_class_warning(rows: Sequence[SummaryRow]) -> str:
     """Warn of too few samples for a claim about the worst class, for the best row on average."""
-    reports = [report for row in rows if (report := row.robust or row.clean)]
-    words = max(reports, key=lambda report: report.overall).warning
+    found = [row.robust or row.clean for row in rows]
+    reports = [report for report in found if report and not report.unfinished]
+    words = max(reports, key=lambda report: report.overall).warning if reports else None
     return f"{words[0].upper()}{words[1:]}." if words else ""
 
 
@@ -229,6 +248,12 @@ def _told_apart(rows: list[SummaryRow]) -> list[SummaryRow]:
             else row
             for row in rows
         ]
+    rows = [
+        replace(row, label=f"{row.label}, {IN_PART}")
+        if any((report := row.side(side)) and report.unfinished for side in SIDES)
+        else row
+        for row in rows
+    ]
     count = Counter(row.label for row in rows)
     return [
         replace(row, label=f"{row.label} [{row.run}]") if count[row.label] > 1 else row

@@ -10,6 +10,7 @@ from typing import Any
 from classwise.recipe_text import modules_of, parse_recipe
 from classwise.report.runs import ReportRun
 from classwise.report.seeds import SeedRow, seed_rows
+from classwise.spelling import spell_eps
 from classwise.studies.grid import Job, jobs_of
 from classwise.training.config import TrainConfig
 
@@ -107,7 +108,7 @@ def variations_markdown(found: Mapping[str, Sequence[ReportRun]], seeds: int) ->
 
 def _setting(seeds: int) -> str:
     size = f"{CONFIG.epochs} epochs, {seeds} seeds"
-    return f"digits (8×8), `{CONFIG.model}`, eps {CONFIG.eps:g} (Linf), {size}"
+    return f"digits (8×8), `{CONFIG.model}`, eps {spell_eps(CONFIG.eps)} (Linf), {size}"
 
 
 def _plain(label: str) -> str:

@@ -63,11 +63,17 @@ def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Pat
     ):
         task = progress.add_task(f"{len(jobs)} runs, {workers} at a time", total=len(jobs))
         waiting = {pool.submit(run_job, job): job for job in jobs}
-        for done in as_completed(waiting):
-            error = done.exception()
-            if error is not None:
-                failed.append(f"{waiting[done].path.name}: {error}")
-            progress.advance(task)
+        try:
+            for done in as_completed(waiting):
+                error = done.exception()
+                if error is not None:
+                    failed.append(f"{waiting[done].path.name}: {error}")
+                progress.advance(task)
+        except KeyboardInterrupt:  # do not wait for runs that nobody wants; their epochs are kept
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
     if failed:
         raise ClasswiseError(f"{len(failed)} of {len(jobs)} runs failed; first: {failed[0]}")
     return [job.path for job in jobs]

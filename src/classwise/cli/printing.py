@@ -1,0 +1,82 @@
+"""What `classwise audit` prints: answers first, then averages and classes, then remarks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from classwise.cli.app import NO, UNDECIDED, YES, out
+from classwise.errors import unknown
+
+if TYPE_CHECKING:
+    from classwise.auditing.predictions import AuditedWeights
+
+CLASSES = ("worst", "all")
+
+
+def check_classes(choice: str) -> bool:
+    """Whether every class is to be listed."""
+    if choice not in CLASSES:
+        raise unknown("choice of --classes", choice, CLASSES)
+    return choice == "all"
+
+
+def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
+    """What to type to see every class; nothing is attacked again where audits were kept."""
+    if kept is None:
+        return "the same command with --classes all"
+    words = ["classwise", "audit", "--from", str(kept)]
+    words += ["--weights", weights] if weights and weights != "all" and "," not in weights else []
+    words += ["--split", split] if split != "test" else []
+    return shlex.join([*words, "--classes", "all"])
+
+
+def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command: str) -> None:
+    """Print all audits; those that stopped early by what they may say, without averages."""
+    from classwise.auditing.groups import CLASS
+    from classwise.auditing.showing import own_groupings
+    from classwise.report.classes import class_table, titles
+    from classwise.report.partial import partial_table
+    from classwise.report.summary import remarks
+    from classwise.report.tables import rich_table
+
+    named = list(zip(audits, titles(audits), strict=True))
+    for audit, title in named:
+        if audit.partial is not None:
+            _say(f"{audit.partial.words} ({title})")
+    for audit, title in named:
+        if audit.partial is not None and not audit.partial.whole:
+            again = "the same command with --classes all"
+            out.print(partial_table(audit.partial, title, everything=everything, command=again))
+    whole = [(a, title) for a, title in named if a.partial is None or a.partial.whole]
+    if whole:
+        out.print(rich_table([audit for audit, _ in whole]))
+    for audit, title in whole:
+        for grouping in (CLASS, *own_groupings(audit.report)):
+            out.print(
+                class_table(audit, title, everything=everything, command=command, grouping=grouping)
+            )
+    answered = [audit.partial.words for audit in audits if audit.partial is not None]
+    for line in remarks(audits):
+        if not any(line.endswith(words) for words in answered):
+            _say(line)
+
+
+def question_code(audits: Sequence[AuditedWeights]) -> int:
+    """The exit code of a question: no where one answer is no, yes where all are yes."""
+    answers = [audit.partial.answer for audit in audits if audit.partial is not None]
+    return NO if False in answers else YES if all(answers) else UNDECIDED
+
+
+def say_remarks(audits: Sequence[AuditedWeights]) -> None:
+    """Print what a reader must know beside the numbers."""
+    from classwise.report.summary import remarks
+
+    for line in remarks(audits):
+        _say(line)
+
+
+def _say(line: str) -> None:
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
