@@ -190,8 +190,7 @@ class PartialAudit:
                     parts.append(f"{word}: {few_names(names, 10)}")
         work = f"{seen} of {total} images judged"
         work += f", {self.known} of them known from before" if self.known else ""
-        if seen < total:
-            work += f", {self.saved:.1f} times less work than the full audit"
+        work += f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
         parts.append(work)
         if self.unexamined:
             left = [f"{name} {count}" for name, count in self.unexamined.items()]
