@@ -153,7 +153,8 @@ class TestKept:
         facts = {"attacks": self.ATTACKS, "eps": 0.4, "class_names": NAMES, "out": tmp_path / "run"}
         audit(model, images, labels, **facts)
         rows = csv.DictReader(io.StringIO(csv_table(read_ledger(tmp_path / "run"))))
-        assert {row["attack"]: row["eps"] for row in rows} == {
+        assert {row["condition"]: row["eps"] for row in rows} == {
+            "clean": "0",
             "pgd-2": "0.4",
             "pgd-2(eps=0.05)": "0.05",
             "square(eps=0.05,queries=5)": "0.05",

@@ -10,8 +10,9 @@ from classwise.auditing.gate import check, gate, load_contract, parse_share
 from classwise.auditing.intervals import exact, simultaneous
 from classwise.auditing.ledger import Ledger
 from classwise.auditing.paired import paired_interval
+from classwise.auditing.predictions import read_ledger
 from classwise.auditing.remarks import note_key, write_remarks
-from classwise.auditing.stored import StoredAudit
+from classwise.auditing.stored import StoredAudit, diff_stored, read_stored
 
 NAMES = ["cat", "dog|x", "<person>"]
 
@@ -92,7 +93,13 @@ class TestRates:
         assert one.status == "undecided"
         assert "no images of <person>" in one.why
         assert decide(contract, path, "no_class_below = 0.2").status == "failed"
-        assert decide(contract, path, "class = '<person>'\nat_least = 0").status == "failed"
+        alone = contract("[[rule]]\nunder = 'pgd-2'\nclass = '<person>'\nat_least = 0")
+        report = gate(alone, path)
+        assert (report.outcomes[0].status, report.passed, report.exit_code) == (
+            "undecided",
+            False,
+            3,
+        )
 
 
 class TestUnfinished:
@@ -107,8 +114,13 @@ class TestUnfinished:
     def test_nothing_is_decided(self, tmp_path, contract, rule):
         path = ledger(tmp_path / "run", [15, 40, 80])
         self.unfinished(path)
-        with refused("cannot be decided", "only in part", "60 of 300", "in full"):
-            decide(contract, path, rule)
+        report = gate(contract(f"[[rule]]\nunder = 'pgd-2'\n{rule}\n"), path)
+        (one,) = report.outcomes
+        assert (one.status, one.holds, report.exit_code) == ("undecided", False, 3)
+        for words in ("only in part", "60 of 300", "in full"):
+            assert words in one.why
+        assert "1 of 1 rules undecided" in report.headline
+        assert ElementTree.fromstring(report.junit()).attrib["failures"] == "1"
         self.unfinished(path, None)  # it was completed later
         assert decide(contract, path, rule).status in ("passed", "failed")
 
@@ -122,8 +134,9 @@ class TestUnfinished:
         )
         assert gate(contract(rule), new, old).remarks == ("baseline: random: luck",)
         self.unfinished(old)
-        with refused("cannot be decided", "old was examined only in part"):
-            gate(contract(rule), new, old)
+        report = gate(contract(rule), new, old)
+        assert report.exit_code == 3
+        assert "old was examined only in part" in report.outcomes[0].why
 
     def test_images_that_only_one_saw_are_counted(self, tmp_path, contract):
         new = ledger(tmp_path / "new", [15, 40, 80], model="m2")
@@ -141,6 +154,23 @@ def test_eps_chooses_among_audits(tmp_path, contract):
         decide(contract, path, "no_class_below = 0.5")
     assert decide(contract, path, "no_class_below = 0.5\neps = 0.1").status == "failed"
     assert decide(contract, path, "no_class_below = 0.5\neps = 0.2").status == "passed"
+
+
+@pytest.mark.parametrize("spelt", ["eps=8/255", "eps=0.03137", "eps=0.031372549"])
+def test_a_condition_may_be_named_with_its_eps_in_any_spelling(tmp_path, contract, spelt):
+    path = ledger(tmp_path / "run", [15, 40, 80])
+    found = replace(verdicts(range(3)), radius=np.full(3, 8 / 255))
+    about = {"recipe_name": "at", "data": {"class_names": NAMES}}
+    Ledger(path, about).append(found, stamp(eps=8 / 255))
+    text = f"[[rule]]\nunder = 'pgd-2 {spelt} seed=0'\nno_class_below = 0.5\n"
+    assert gate(contract(text), path).outcomes[0].status == "passed"
+    (audited,) = read_ledger(path, attacks=[f"pgd-2 {spelt} seed=0"])
+    assert list(audited.report) == ["pgd-2 eps=8/255 seed=0"]
+    stored = read_stored(path)
+    (same,) = diff_stored(stored, stored, attacks=(f"pgd-2 {spelt} seed=0",))
+    assert str(same).startswith("pgd-2 eps=8/255 seed=0: ")
+    with refused("asks for eps 4/255", "audited at 8/255"):
+        gate(contract(f"{text}eps = '4/255'\n"), path)
 
 
 class TestDrops:
@@ -232,6 +262,17 @@ class TestOutputs:
         assert report.headline.startswith("signs & <co>: 1 of 3 rules broken, 1 undecided")
         fine = contract("[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.1")
         assert gate(fine, tmp_path / "run").exit_code == 0
+
+    @pytest.mark.parametrize(("strict", "code"), [("false", 0), ("true", 3)])
+    def test_what_too_few_images_leave_open_is_no_broken_rule(
+        self, tmp_path, contract, strict, code
+    ):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        open_rule = "[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.2\nconfidence = 0.95\n"
+        report = gate(contract(f"{open_rule}strict = {strict}\n"), path)
+        assert (report.outcomes[0].status, report.exit_code) == ("undecided", code)
+        broken = "[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.9\n"
+        assert gate(contract(f"{open_rule}strict = {strict}\n{broken}"), path).exit_code == 1
 
     def test_junit_is_xml_with_a_case_per_rule(self, report):
         suite = ElementTree.fromstring(report.junit())

@@ -1,3 +1,4 @@
+import io
 import itertools
 import math
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 from ledgers import verdicts
 from refusals import refused
+from rich.console import Console
 
 from classwise.auditing.evaluate import evaluate
 from classwise.auditing.evidence import confidence_sequence, evidence
@@ -13,6 +15,7 @@ from classwise.auditing.predictions import read_ledger
 from classwise.auditing.sequential import Standing, examine, parse_question
 from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
+from classwise.report.partial import partial_table
 
 
 def likelihood(total, size, hits, misses):
@@ -285,6 +288,66 @@ class TestExamine:
         assert "undecided" in found.words
         assert "not settled: a" in found.words
 
+    def test_intervals_hold_under_every_condition_although_one_chose_the_images(self):
+        """The walk follows the last condition; the first one is tied to it as clean is."""
+        held = []
+        for seed in range(60):
+            batches, judge, right, _ = setting([0.15, 0.3, 0.7], 60, seed)
+            labels = batches.labels.numpy()
+            easier = right | (np.random.default_rng(seed + 999).random(len(right)) < 0.4)
+
+            def both(batch, judge=judge, labels=labels, easier=easier):
+                rows = batch.origin.numpy()
+                told = np.where(easier[rows], labels[rows], (labels[rows] + 1) % 3)
+                first = verdicts(rows, predicted=told, labels=labels[rows], condition="clean")
+                return [first, judge(batch)[1]]
+
+            names = ("a", "b", "c")
+            asked = parse_question("worst>=0.25", names)
+            found = examine(batches, names, both, question=asked, batch_size=10, seed=seed)
+            for one, truth in zip(found.found, (easier, right), strict=True):
+                low, high = found.intervals_under(one)
+                rates = [truth[labels == k].mean() for k in range(3)]
+                held.append((low <= rates) & (rates <= high))
+            assert np.array_equal(found.intervals, found.intervals_under(found.found[1]))
+        assert np.mean(held) >= 0.95
+
+    def test_the_table_has_intervals_and_what_was_left_out_but_no_average(self):
+        names = ("a|<b>", "b\nb", "c", "d", "nobody")
+        batches, judge, _, _ = setting([0.05, 0.6, 0.7, 0.8], 100)
+        found = examine(batches, names, judge, question=parse_question("worst>=0.2", names))
+        console = Console(width=110, record=True, file=io.StringIO())
+        console.print(partial_table(found, "at", everything=False, command="all of it"))
+        text = console.export_text()
+        rows = text.splitlines()[4:8]
+        low, high = found.intervals
+        assert rows[0].startswith("a|<b>")
+        seen = found.standing.seen
+        for k, name in enumerate(("a|<b>", "b b", "c", "d")):
+            (row,) = [row for row in rows if row.startswith(name)]
+            assert f"{seen[k]} of 100" in row
+            assert row.rstrip().endswith(f"{100 * low[k]:.1f}–{100 * high[k]:.1f}")
+        assert "Left out (not asked about, or without images): nobody" in text
+        pooled = found.standing.hits.sum() / seen.sum()
+        assert f"{100 * pooled:.1f}" not in text
+
+    @pytest.mark.parametrize("count", [2, 10, 100, 1000])
+    def test_many_classes_make_a_short_table(self, count):
+        names = tuple(f"c{k}" for k in range(count))
+        batches, judge, _, _ = setting(np.linspace(0.2, 0.9, count), 10)
+        now = iter(range(0, 10**6, 20))
+        found = examine(
+            batches, names, judge, minutes=2, batch_size=2 * count, clock=lambda: next(now)
+        )
+        assert not found.whole
+        for everything in (False, True):
+            console = Console(width=100, record=True, file=io.StringIO())
+            console.print(partial_table(found, "at", everything=everything, command="all of it"))
+            text = " ".join(console.export_text(clear=False).split())
+            lines = [line for line in console.export_text().splitlines() if " of 10 " in line]
+            assert len(lines) == (count if everything or count <= 20 else 10)
+            assert ("all of it" in text) == (not everything and count > 20)
+
     def test_classes_without_images_are_left_out(self):
         batches, judge, _, _ = setting([0.9, 0.8], 100)
         names = ("a", "b", "nobody")
@@ -352,7 +415,11 @@ def test_a_target_is_asked_and_its_ledger_goes_on(linear, tmp_path, monkeypatch)
     assert "worst>=0.5 under pgd-5: no" in found.report.about["note"]
     first = sum(shown)
     (again,) = audit_target(linear, folder=folder, question="worst>=0.5", **facts)
-    assert again.report.about["note"] == found.report.about["note"]
+    judged = int(found.partial.standing.seen.sum())
+    assert (found.partial.known, again.partial.known) == (0, judged)
+    known = f", {judged} of them known from before"
+    assert again.report.about["note"].replace(known, "") == found.report.about["note"]
+    assert known in again.report.about["note"]
     assert sum(shown) == first  # all from the ledger
     assert len(list((folder / "predictions").iterdir())) == 2  # compacted
     (whole,) = audit_target(linear, folder=folder, **facts)
@@ -388,3 +455,25 @@ def test_a_note_says_what_the_ledger_lacks_not_what_an_audit_did(linear, tmp_pat
     for folder in "bc":
         audit_target(linear, folder=tmp_path / folder, **facts)
         assert note(tmp_path / folder) == ""
+
+
+def test_what_was_begun_and_broken_off_is_no_audit(linear, tmp_path, monkeypatch):
+    facts = {"data": "digits", "attacks": "clean,pgd-5", "eps": 0.2, "quiet": True}
+    folder = tmp_path / "kept"
+    calls = []
+
+    def breaks(model, batches, **facts):
+        calls.append(1)
+        if len(calls) > 6:
+            raise KeyboardInterrupt
+        return evaluate(model, batches, **facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("classwise.auditing.kept.evaluate", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            audit_target(linear, folder=folder, question="worst>=0.5", **facts)
+    (kept,) = read_ledger(folder)
+    assert all("broken off" in one.unfinished for one in kept.report.values())
+    (whole,) = audit_target(linear, folder=folder, **facts)
+    (kept,) = read_ledger(folder)
+    assert not any(one.unfinished for one in [*kept.report.values(), *whole.report.values()])

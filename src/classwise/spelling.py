@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,6 +197,14 @@ def same_condition(one: str, other: str) -> bool:
         return False
     pairs = zip(_EPS.findall(one), _EPS.findall(other), strict=True)
     return all(_same_number(parse_value(here), parse_value(there)) for here, there in pairs)
+
+
+def conditions_meant(name: str, labels: Iterable[str]) -> list[str]:
+    """The conditions that a name means: the one of that label, or all of that attack."""
+    known = list(labels)
+    exact = [label for label in known if label == name]
+    same = exact or [label for label in known if same_condition(label, name)]
+    return same or [label for label in known if same_condition(label.partition(" ")[0], name)]
 
 
 def _same_number(one: Any, other: Any) -> bool:

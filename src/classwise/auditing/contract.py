@@ -61,7 +61,7 @@ class Rule(BaseModel):
     confidence: float | None = Field(None, gt=0.5, lt=1)
     strict: bool = False
     # a contract does not know the norm, so it may ask for any radius
-    eps: Annotated[float | None, BeforeValidator(lambda eps: parse_eps(eps, "L2"))] = None
+    eps: Annotated[float | None, BeforeValidator(lambda eps: parse_eps(eps, math.inf))] = None
 
     @model_validator(mode="after")
     def _one_demand(self) -> Rule:

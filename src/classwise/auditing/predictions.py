@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from classwise.auditing.shards import (
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
-from classwise.spelling import same_condition, spell_eps
+from classwise.spelling import conditions_meant, spell_eps
 
 if TYPE_CHECKING:
     from classwise.auditing.sequential import PartialAudit
@@ -159,14 +159,6 @@ def read_ledger(
         report = ClassReport([one.report[n] for n in names], one.report.about)
         chosen.append(replace(one, report=report))
     return chosen
-
-
-def conditions_meant(name: str, labels: Iterable[str]) -> list[str]:
-    """The conditions that a name means: the one of that label, or all of that attack."""
-    known = list(labels)
-    exact = [label for label in known if label == name]
-    same = exact or [label for label in known if same_condition(label, name)]
-    return same or [label for label in known if same_condition(label.partition(" ")[0], name)]
 
 
 def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:

@@ -141,14 +141,13 @@ class PartialAudit:
     class_names: tuple[str, ...]
     standing: Standing
     seconds: float
-    known: int = 0  # of the images judged, those that a ledger knew before
+    known: int = 0  # images judged that a ledger knew before
 
     @property
     def whole(self) -> bool:
         """Whether every image of every class was judged, so that nothing was chosen."""
-        return self.stopped == "complete" and (
-            self.question is None or self.question.what == "worst"
-        )
+        named = self.question is not None and self.question.what != "worst"
+        return self.stopped == "complete" and not named
 
     @property
     def saved(self) -> float:
@@ -167,7 +166,7 @@ class PartialAudit:
         return self.intervals_under(self.found[-1])
 
     def intervals_under(self, found: Predictions) -> tuple[Rates, Rates]:
-        """The same under any of the conditions: its images came in random order, too."""
+        """The same under any condition: each class's images come in random order under all."""
         count, standing = len(self.class_names), self.standing
         asked = found.correct & (standing.sizes > 0)[found.label]
         hits = np.bincount(found.label[asked], minlength=count).astype(np.int64)
@@ -190,10 +189,8 @@ class PartialAudit:
                     names = [self.class_names[k] for k in np.flatnonzero(mask)]
                     parts.append(f"{word}: {few_names(names, 10)}")
         work = f"{seen} of {total} images judged"
-        if self.known:
-            work += f", {self.known} of them known from before"
-        if seen < total:
-            work += f", {self.saved:.1f} times less work than the full audit"
+        work += f", {self.known} of them known from before" if self.known else ""
+        work += f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
         parts.append(work)
         if self.unexamined:
             left = [f"{name} {count}" for name, count in self.unexamined.items()]

@@ -144,7 +144,8 @@ def as_figure(report: ClassReport) -> Any:
     order = worst_first(report)
     figure = graph_objects.Figure()
     for one in report.values():
-        rows = [class_records(one)[k] for k in order]
+        records = class_records(one)
+        rows = [records[k] for k in order]
         per_cent = [None if row["accuracy"] is None else 100 * row["accuracy"] for row in rows]
         over = [100 * row["high"] - y if y is not None else None
                 for row, y in zip(rows, per_cent, strict=True)]  # fmt: skip
@@ -244,17 +245,20 @@ def rate_words(record: Mapping[str, Any]) -> str:
     if not record["n"]:
         return "no samples"
     if record["accuracy"] is None:
-        return f"{record['hits']} right"
+        return f"{record['hits']} of {record['n']} right"
     return f"{100 * record['accuracy']:.1f} ({100 * record['low']:.1f}–{100 * record['high']:.1f})"
 
 
 def sizes_words(records: list[dict[str, Any]]) -> str:
     """Samples of a class: one number, or one for each condition where they differ.
 
-    >>> sizes_words([{"n": 20}, {"n": 20}]), sizes_words([{"n": 20}, {"n": 60}])
-    ('20', '20, 60')
+    Conditions that were examined in part say their number beside their hits.
+
+    >>> sizes_words([{"n": 20, "accuracy": 0.5}, {"n": 60, "accuracy": 0.1}])
+    '20, 60'
     """
-    sizes = [str(record["n"]) for record in records]
+    known = [record for record in records if record["accuracy"] is not None]
+    sizes = [str(record["n"]) for record in known or records]
     return sizes[0] if len(set(sizes)) == 1 else ", ".join(sizes)
 
 

@@ -16,7 +16,6 @@ from classwise.auditing.predictions import (
     Predictions,
     audit_facts,
     condition_labels,
-    conditions_meant,
     ledger_folder,
     own_or,
     read_card,
@@ -24,6 +23,7 @@ from classwise.auditing.predictions import (
 from classwise.auditing.remarks import read_note, read_remarks
 from classwise.auditing.shards import Stamp, read_abouts
 from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import conditions_meant
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +37,7 @@ COLUMNS = (
 
 def class_table(
     audit: AuditedWeights, title: str, *, everything: bool, command: str, grouping: str = CLASS
-) -> Table:
+) -> Group:
     """The classes in the terminal, worst first; `command` is what would list all of many.
 
     Groups of another grouping are listed alike.
@@ -52,16 +53,14 @@ def class_table(
         show_edge=False,
         title=Text(_titled(title, grouping)),
         title_justify="left",
-        caption=Text(" ".join(words)),
-        caption_justify="left",
     )
     table.add_column(Text(grouping), overflow="fold")
     table.add_column("n", justify="right", overflow="fold")
     for name in audit.report:
         table.add_column(Text(name), justify="right", overflow="fold")
     for cells in _rows(audit, order, grouping):
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+        table.add_row(*map(Text, cells))
+    return Group("", table, Text(" ".join(words)))
 
 
 def titles(audits: Sequence[AuditedWeights]) -> list[str]:

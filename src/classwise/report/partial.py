@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -12,7 +13,7 @@ from classwise.auditing.showing import ALL_UP_TO, FEW
 from classwise.spelling import few_names, one_line
 
 
-def partial_table(audit: PartialAudit, title: str, *, everything: bool, command: str) -> Table:
+def partial_table(audit: PartialAudit, title: str, *, everything: bool, command: str) -> Group:
     """Where every class would stand in the full audit, those that look worst first.
 
     The intervals are confidence sequences: they hold although images were chosen by what was seen.
@@ -30,8 +31,6 @@ def partial_table(audit: PartialAudit, title: str, *, everything: bool, command:
         show_edge=False,
         title=Text(title),
         title_justify="left",
-        caption=Text(" ".join(_captions(audit, len(shown), len(order), command))),
-        caption_justify="left",
     )
     table.add_column("class", overflow="fold")
     table.add_column("judged", justify="right")
@@ -44,7 +43,8 @@ def partial_table(audit: PartialAudit, title: str, *, everything: bool, command:
             *(f"{100 * low[k]:.1f}–{100 * high[k]:.1f}" for low, high in spans),
         ]
         table.add_row(*map(Text, cells))
-    return table
+    words = _captions(audit, len(shown), len(order), command)
+    return Group("", table, Text(" ".join(words)))
 
 
 def _captions(audit: PartialAudit, shown: int, count: int, command: str) -> list[str]:
