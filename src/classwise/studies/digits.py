@@ -50,7 +50,7 @@ CONFIG = TrainConfig(
     valid="0.1",
 )
 ATTACKS = "clean,pgd-20"
-MEASURES = ("average", "worst", "spread")
+MEASURES = ("average", "worst", "best", "spread")
 
 
 @dataclass(frozen=True)
