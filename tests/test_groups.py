@@ -316,9 +316,9 @@ class TestFromPython:
             )
 
         first = audit({"camera": ["a", "b"] * 30})
-        assert max(asked) == 60
+        assert sum(asked) >= 60
         second = audit({"camera": ["a", "b", "c"] * 20, "track": ["1"] * 60})
-        assert max(asked) < 60, "only the few that are asked whether the model is steady"
+        assert sum(asked) < 60, "only the few that are asked whether the model is steady"
         assert tuple(first.by("camera")["clean"].sizes) == ("a", "b")
         assert tuple(second.by("camera")["clean"].sizes) == ("a", "b", "c")
         third = audit(None)

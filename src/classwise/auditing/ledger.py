@@ -1,6 +1,6 @@
 """The sample ledger: the same attack on the same image with the same model is run once.
 
-Every judged batch becomes a Parquet shard at once, so a crash loses at most one batch; a finished
+Every judged piece becomes a Parquet shard at once, so a crash loses about a minute; a finished
 condition is compacted into one file. Shards are named by their content: ledgers of several
 machines are merged by copying their files into one folder.
 """
