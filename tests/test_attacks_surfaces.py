@@ -225,7 +225,7 @@ class TestObjects:
 
     def test_it_says_what_it_is(self, model):
         text = repr(PGD(model, eps=8 / 255, steps=7))
-        assert text == "PGD(pgd-7, eps=0.03137, norm='Linf')"
+        assert text == "PGD(pgd-7, eps=8/255, norm='Linf')"
 
     def test_refusals(self, model, data):
         with refused("eps", "8/255"):
