@@ -350,11 +350,6 @@ class TestShutGates:
         assert len(list(shut_gates([late], 9, 12))) == 1
         assert list(shut_gates([RunningAverage(Average("ema", 0.85, 0))], 9, 12)) == []
 
-    def test_without_validation_data_that_is_the_reason(self, tmp_path, tiny, capfd):
-        quick_train("at(steps=1)+fawa(gate=share)", tmp_path / "run", tiny(), valid="0", epochs=2)
-        (line,) = self.said(capfd)
-        assert "no validation data" in line
-
     def test_a_resumed_run_tells_it_again(self, tmp_path, tiny, monkeypatch, capfd):
         text = "at(steps=1)+fawa(threshold=1.5)"
         interrupted_train(text, tmp_path / "run", tiny(), monkeypatch, epoch=4, epochs=5)

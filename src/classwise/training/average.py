@@ -67,9 +67,7 @@ def shut_gates(
         if gate is None or average.taken or epoch < max(epochs / 2, average.first_epoch(epochs)):
             continue
         best = 100 * (average.best or 0.0)
-        if average.best is None:
-            why = "there are no validation data to open it by; set valid=0.02"
-        elif isinstance(gate, Gate):
+        if isinstance(gate, Gate):
             who = "class" if gate.on == "worst" else "10 % of the classes"
             why = (
                 f"the worst {who} reached {best:.1f} % on validation data at best, and the "
