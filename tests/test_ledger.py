@@ -192,7 +192,8 @@ class TestCrash:
             )
 
         def rows(folder):
-            columns = "sample, label, predicted, logit_gap, iterations, broken_by"
+            # in float32 the last digits of a gap depend on the batch that an image stands in
+            columns = "sample, label, predicted, round(logit_gap, 4), iterations, broken_by"
             return duckdb.sql(
                 f"SELECT {columns} FROM '{folder}/predictions/*.parquet' ORDER BY sample"
             ).fetchall()
