@@ -27,13 +27,14 @@ from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.named import parse_attack
-from classwise.attacks.suite import Judged
+from classwise.attacks.attack_names import parse_attack
+from classwise.attacks.judged import Judged
 from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.health import check_health
+from classwise.doors.health import check_health
 from classwise.auditing.judging import attacked
-from classwise.auditing.predictions import Predictions
-from classwise.auditing.sequential import examine, parse_question
+from classwise.record.rows import Predictions
+from classwise.auditing.sequential import examine
+from classwise.auditing.question import parse_question
 from classwise.data.batches import Batches
 from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset

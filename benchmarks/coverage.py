@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from classwise.auditing.intervals import Rates, exact, simultaneous, wilson, worst_interval
-from classwise.auditing.statistics import equal_classes_p_value
+from classwise.statistics.intervals import Rates, exact, simultaneous, wilson, worst_interval
+from classwise.statistics.worst_class import equal_classes_p_value
 
 LEVEL = 0.95
 CLASSES = (10, 100)

@@ -9,7 +9,7 @@ import torch
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings
-from classwise.training.checkpoint import read_tensors
+from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import Trainer, train
 from classwise.training.run import Run

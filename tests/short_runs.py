@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from classwise.training.checkpoint import read_tensors
+from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 

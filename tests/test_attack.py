@@ -3,18 +3,20 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from asked import attacked, parse_attack, perturb
 from cases import CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
 from classwise.attacks.ball import LINF
+from classwise.attacks.condition import Condition
 from classwise.attacks.inner import InnerAttack, Moment, starting_images
 from classwise.attacks.losses import CrossEntropy, Divergence
-from classwise.attacks.named import parse_attack
-from classwise.attacks.pgd import batchnorm_mode, pgd
+from classwise.attacks.pgd import pgd
 from classwise.attacks.stops import Verdict
 from classwise.draws import Draws
+from classwise.models.asking import batchnorm_mode
 from classwise.types import Batch
 
 ATTACKING = [case for case in CASES if case.recipe.attacks]
@@ -310,23 +312,23 @@ class TestGolden:
 class TestRelations:
     def test_fgsm_is_one_step_of_the_whole_radius(self, net):
         model, batch = net().eval(), batch_of()
-        found = parse_attack("fgsm").perturb(model, batch, eps=0.1, ball=LINF, seed=0)
+        found = perturb("fgsm", model, batch, eps=0.1, ball=LINF, seed=0)
         x = batch.images.clone().requires_grad_()
         (slope,) = torch.autograd.grad(F.cross_entropy(model(x), batch.labels), x)
         expected = (batch.images + 0.1 * slope.sign()).clamp(0, 1)
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
         one = parse_attack("pgd-1(step=0.1, start=none)")
-        assert torch.equal(one.perturb(model, batch, eps=0.1, ball=LINF, seed=0), found)
+        assert torch.equal(perturb(one, model, batch, eps=0.1, ball=LINF, seed=0), found)
 
     def test_clean_is_the_images(self, net):
         batch = batch_of()
-        found = parse_attack("clean").perturb(net(), batch, eps=0.1, ball=LINF, seed=0)
-        assert torch.equal(found, batch.images)
+        found = attacked(net(), batch, Condition(), num_classes=4, radius=0.1, ball=LINF)
+        assert torch.equal(found.images, batch.images)
 
     def test_a_quarter_of_the_radius_is_the_usual_step(self, net):
         model, batch = net().eval(), batch_of()
         usual, said = (
-            parse_attack(text).perturb(model, batch, eps=0.1, ball=LINF, seed=0)
+            perturb(text, model, batch, eps=0.1, ball=LINF, seed=0)
             for text in ("pgd-3(start=none)", "pgd-3(start=none, step=0.025)")
         )
         assert torch.equal(usual, said)

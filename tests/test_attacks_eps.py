@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 import torch
+from asked import evaluate, judge, parse_attack
 from ledgers import verdicts
 from refusals import refused
 from torch import nn
@@ -14,13 +15,14 @@ from typer.testing import CliRunner
 from classwise import audit, cli
 from classwise.attacks import PGD
 from classwise.attacks.ball import LINF
-from classwise.attacks.named import parse_attack
-from classwise.attacks.surfaces import Attack
-from classwise.auditing.evaluate import evaluate
+from classwise.attacks.condition import Condition
+from classwise.attacks.names import parse_condition
+from classwise.attacks.threat import Threat
 from classwise.auditing.flags import check_records
-from classwise.auditing.judging import judge
-from classwise.auditing.predictions import audit_facts, read_ledger
 from classwise.data.batches import Batches
+from classwise.doors.attacks import Attack
+from classwise.judging.audits import read_ledger
+from classwise.record.card import audit_facts
 from classwise.report.tables import csv_table
 from classwise.types import Batch
 
@@ -71,9 +73,9 @@ def test_its_own_radius_is_the_one_it_attacks_with(plain, given):
 
 @pytest.mark.parametrize("name", ["autoattack", "autoattack-rand"])
 def test_the_standard_suites_hand_it_on(name):
-    condition = parse_attack(f"{name}(eps=4/255)")
-    assert condition.eps == 4 / 255
-    assert condition.searches == parse_attack(name).searches
+    own = parse_condition(f"{name}(eps=4/255)", Threat.of(8 / 255))
+    assert own.threat.radius == 4 / 255
+    assert own.attack.searches == parse_attack(name).searches
 
 
 def test_others_keep_the_audits_radius_also_one_per_image(given):
@@ -115,7 +117,7 @@ def test_the_norm_decides_what_a_radius_may_be(given):
 def test_an_attack_object_has_one_radius(given):
     with refused("pgd-2(eps=4/255)", "eps=0.1"):
         Attack(given[0], "pgd-2(eps=4/255)", eps=0.1)
-    assert PGD(given[0], eps=0.1).condition.eps is None
+    assert PGD(given[0], eps=0.1).condition.threat.radius == 0.1
 
 
 class TestKept:
@@ -142,7 +144,7 @@ class TestKept:
     ):
         facts = {"class_names": NAMES, "out": tmp_path / "run"}
         first = audit(*given, attacks="pgd-2(eps=0.05)", eps=0.4, **facts)
-        monkeypatch.setattr("classwise.auditing.evaluate.judge", None)
+        monkeypatch.setattr(Condition, "judge", None)
         again = audit(*given, attacks="pgd-2(eps=0.05)", eps=0.1, **facts)
         assert first.by_class == again.by_class
         with refused("NoneType"):

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from asked import attacked, parse_attack, perturb
 from refusals import refused
 from scipy.optimize import linprog, minimize
 from torch import nn
 
-from classwise.attacks.apgd import checkpoints
 from classwise.attacks.ball import LINF, parse_norm
-from classwise.attacks.dlr import dlr, targeted_dlr
-from classwise.attacks.named import parse_attack
-from classwise.attacks.search import Rows, Scene, run_search, take
-from classwise.attacks.square import Square, side_of_square
-from classwise.attacks.square_moves import bump, two_sided_bump
-from classwise.attacks.suite import likeliest_others
-from classwise.auditing.judging import attacked
+from classwise.attacks.search.apgd import checkpoints
+from classwise.attacks.search.dlr import dlr, targeted_dlr
+from classwise.attacks.search.engine import Scene, run_search
+from classwise.attacks.search.square import Square, side_of_square
+from classwise.attacks.search.square_moves import bump, two_sided_bump
+from classwise.attacks.search.state import Rows, take
+from classwise.attacks.targets import likeliest_others
 from classwise.types import Batch
 
 COUNT, SIZE = 12, 5
@@ -505,13 +505,13 @@ class TestPgd:
         for steps in range(9):
             # a prefix of the walk: the same start and as many steps
             plain = parse_attack("pgd-8")
-            short = plain.__class__("pgd-8", steps) if steps else None
+            short = replace(plain, steps=steps) if steps else None
             facts = {"eps": radius, "ball": ball, "seed": 0}
             if short is None:
                 search, rows, scene = prepared(model, batch, "pgd-8(verdict=any)", radius, norm)
                 moved = search.begin(scene, rows).point
             else:
-                moved = short.perturb(model, batch, **facts)
+                moved = perturb(short, model, batch, **facts)
             wrong = model(moved).argmax(1) != batch.labels
             first = torch.where(wrong & (first == 99), steps, first)
         assert torch.equal(found.fallen, first < 99)
@@ -526,7 +526,7 @@ class TestPgd:
         many = attacked(model, batch, parse_attack("pgd-3(restarts=5)"), **facts)
         broken = torch.zeros(COUNT, dtype=torch.bool)
         for restart in range(5):
-            moved = once.perturb(model, batch, eps=0.028, ball=LINF, seed=0, restart=restart)
+            moved = perturb(once, model, batch, eps=0.028, ball=LINF, seed=0, restart=restart)
             broken |= model(moved).argmax(1) != batch.labels
         assert torch.equal(many.fell_to == 0, broken)
         assert broken.sum() > (attacked(model, batch, once, **facts).fell_to == 0).sum()
@@ -538,7 +538,7 @@ class TestPgd:
         for target in ("likely", "unlikely", "2"):
             attack = parse_attack(f"pgd-6(target={target},start=none,verdict={verdict})")
             eps = 0.01 if verdict == "last" else 0.05
-            moved = attack.perturb(model, batch, eps=eps, ball=LINF, seed=0)
+            moved = perturb(attack, model, batch, eps=eps, ball=LINF, seed=0)
             # `any` leaves an image as it is if it was wrong from the start, or never fell
             met = torch.ones_like(right)
             if verdict == "any":
@@ -560,7 +560,7 @@ class TestPgd:
     def test_a_target_that_is_no_class(self, model, batch, verdict):
         attack = parse_attack(f"pgd-2(target=4,verdict={verdict})")
         with refused("target=4", "4 classes", "0 to 3"):
-            attack.perturb(model, batch, eps=0.1, ball=LINF, seed=0)
+            perturb(attack, model, batch, eps=0.1, ball=LINF, seed=0)
 
     def test_nobody_is_left_for_another_restart(self, batch):
         asked = []
@@ -590,7 +590,7 @@ def test_the_mean_over_passes_is_the_gradient_of_the_mean(batch):
             z = sign * x.flatten(1)[:, :2]
             return z
 
-    from classwise.attacks.search import slope_at
+    from classwise.attacks.search.engine import slope_at
 
     _, heights, slope = slope_at(Flipping(), batch.images, lambda z: z[:, 0], repeats=4)
     expected = torch.zeros_like(batch.images)

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from asked import attacked, judge, parse_attack
 from torch import nn
 
 from classwise.attacks.ball import LINF, parse_norm
-from classwise.attacks.named import parse_attack
-from classwise.auditing.judging import attacked, judge
 from classwise.types import Batch
 
 ATTACKS = [

@@ -8,6 +8,7 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
+from asked import attacked, judge
 from onnx import TensorProto, helper, numpy_helper
 from refusals import refused
 from torch import nn
@@ -16,11 +17,11 @@ from typer.testing import CliRunner
 import classwise
 from classwise.attacks import PGD, AutoAttack, BlackBox, Square
 from classwise.attacks.ball import LINF
-from classwise.attacks.blackbox import as_model, onnx_files, open_onnx
-from classwise.auditing.judging import attacked, judge
-from classwise.auditing.predictions import read_ledger
+from classwise.attacks.search.suite import Suite
 from classwise.cli import app
 from classwise.data.sources import open_data
+from classwise.judging.audits import read_ledger
+from classwise.models.blackbox import as_model, onnx_files, open_onnx
 from classwise.types import Batch
 
 
@@ -86,14 +87,16 @@ class TestAutoAttack:
         expected = whole.run_standard_evaluation(images, labels)
         path, judged, lucky = tmp_path / "state", [], [2]
 
-        def counted(model, batch, *rest, **more):
+        judge = Suite.judge
+
+        def counted(self, subject, batch, *rest):
             if len(judged) == lucky[0]:
                 raise KeyboardInterrupt
             judged.append(len(batch))
-            return attacked(model, batch, *rest, **more)
+            return judge(self, subject, batch, *rest)
 
-        monkeypatch.setattr("classwise.auditing.autoattack.attacked", counted)
-        kept = {"bs": 12, "state_path": path}
+        monkeypatch.setattr(Suite, "judge", counted)
+        kept = {"bs": 6, "state_path": path}
         with pytest.raises(KeyboardInterrupt):
             AutoAttack(model, **facts).run_standard_evaluation(images, labels, **kept)
         lucky[0] = 99
@@ -104,16 +107,21 @@ class TestAutoAttack:
         assert list(again.predictions.broken_by) == list(whole.predictions.broken_by)
         assert torch.equal(again.run_standard_evaluation(images, labels, **kept), moved)
         assert len(judged) == 4
-        with refused("another evaluation", "attack"):
-            AutoAttack(model, **{**facts, "eps": 0.02}).run_standard_evaluation(
-                images, labels, **kept
-            )
-        with refused("another evaluation", "data"):
-            again.run_standard_evaluation(images, labels.flip(0), **kept)
+        # another radius, other data or another model is another question to the same folder
+        other = AutoAttack(model, **{**facts, "eps": 0.02})
+        other.run_standard_evaluation(images, labels, **kept)
+        again.run_standard_evaluation(images, labels.flip(0), **kept)
         with torch.no_grad():
             model.weight[0, 0] += 1
-        with refused("another evaluation", "model"):
-            again.run_standard_evaluation(images, labels, **kept)
+        again.run_standard_evaluation(images, labels, **kept)
+        assert judged == [12, 12, 12, 4] * 4
+
+    def test_a_state_file_of_old_is_refused_with_the_way_out(self, model, data, tmp_path):
+        (tmp_path / "state").write_bytes(b"safetensors")
+        with refused("is a file", "another state_path"):
+            AutoAttack(model, verbose=False).run_standard_evaluation(
+                *data, state_path=tmp_path / "state"
+            )
 
     def test_a_function_is_known_by_the_model_in_it(self, model, data, tmp_path):
         other = Linear().eval()
@@ -121,9 +129,16 @@ class TestAutoAttack:
             other.weight[0, 0] += 1
         facts = {"eps": 0.03, "version": "custom", "attacks_to_run": ["apgd-ce"], "verbose": False}
         kept = {"state_path": tmp_path / "state"}
-        AutoAttack(lambda x: model(x), **facts).run_standard_evaluation(*data, **kept)
-        with refused("another evaluation", "model"):
-            AutoAttack(lambda x: other(x), **facts).run_standard_evaluation(*data, **kept)
+        first, second = (
+            AutoAttack(lambda x: model(x), **facts),
+            AutoAttack(lambda x: other(x), **facts),
+        )
+        first.run_standard_evaluation(*data, **kept)
+        second.run_standard_evaluation(*data, **kept)
+        plain = AutoAttack(other, **facts)
+        plain.run_standard_evaluation(*data)
+        assert list(second.predictions.predicted) == list(plain.predictions.predicted)
+        assert list(second.predictions.predicted) != list(first.predictions.predicted)
 
     def test_labels_come_along_when_asked_for(self, model, data, tmp_path, capsys):
         images, labels = data
@@ -225,7 +240,7 @@ class TestObjects:
 
     def test_it_says_what_it_is(self, model):
         text = repr(PGD(model, eps=8 / 255, steps=7))
-        assert text == "PGD(pgd-7, eps=8/255, norm='Linf')"
+        assert text == "PGD(pgd-7(step=2/255), eps=8/255, norm='Linf')"
 
     def test_refusals(self, model, data):
         with refused("eps", "8/255"):
@@ -330,12 +345,9 @@ class TestAdapters:
 
         images, labels = data
         batch = Batch(images, labels, torch.arange(40))
-        from classwise.attacks.adapters import Foreign
+        from classwise.attacks.other_libraries import Foreign
 
-        found = Foreign.of(far).judge(
-            model.eval(), batch, num_classes=4, radius=torch.full((40,), 0.03),
-            ball=LINF, seed=0, width=40,
-        )  # fmt: skip
+        found = attacked(model, batch, Foreign.of(far), num_classes=4, radius=0.03, ball=LINF)
         assert torch.equal(found.images[1::2], images[1::2])
         assert not torch.equal(found.images[::2], images[::2])
 

@@ -5,15 +5,15 @@ import sys
 
 import pytest
 import torch
+from asked import attacked, parse_attack
 from torch import nn
 
-from classwise.attacks import suite
 from classwise.attacks.ball import LINF
-from classwise.attacks.named import parse_attack
-from classwise.attacks.patches import Patches
-from classwise.attacks.twin import quick_twin
+from classwise.attacks.quick.patches import Patches
+from classwise.attacks.search import suite
 from classwise.memory import keep_freed_memory
 from classwise.models import build_model
+from classwise.models.twin import quick_twin
 from classwise.types import Batch
 
 
@@ -224,7 +224,7 @@ class TestPatches:
 
     @pytest.mark.parametrize("size", [1, 2, 3, 5])
     def test_the_networks_own_answers(self, network, size, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.quick.reach._WORTH", 1.0)
         images = pictures(5, height=20, width=17)
         patches, keys = Patches(network, images), torch.arange(5)
         owner = torch.arange(5).repeat_interleave(6)
@@ -241,7 +241,7 @@ class TestPatches:
             assert patches.remember(size, keys, images)
 
     def test_others_are_looked_at_afresh(self, network, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.quick.reach._WORTH", 1.0)
         images = pictures(8, height=20, width=17)
         patches, owner = Patches(network, images), torch.arange(4)
         patches.remember(2, owner, images[:4])
@@ -281,7 +281,7 @@ class TestPatches:
             )
 
     def test_a_plan_that_answers_otherwise_is_dropped(self, network, monkeypatch):
-        monkeypatch.setattr("classwise.attacks.plans._WORTH", 1.0)
+        monkeypatch.setattr("classwise.attacks.quick.reach._WORTH", 1.0)
         images = pictures(4, height=20, width=17)
         patches = Patches(network, images)
         whole = Patches._put_back
@@ -301,7 +301,7 @@ class TestPatches:
 
         def walk():
             batch = Batch(images, labels, torch.arange(20))
-            return square.judge(model, batch, radius=radius, **facts)
+            return attacked(model, batch, square, radius=radius, **facts)
 
         asked = []
         ask = Patches.ask

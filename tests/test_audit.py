@@ -4,18 +4,20 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+from asked import evaluate, named, write_predictions
 from refusals import refused
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import classwise
 from classwise.attacks.losses import LogitGap
-from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.given import audit
-from classwise.auditing.predictions import COLUMNS, read_audits, write_predictions
 from classwise.data.batches import Batches
 from classwise.data.sources import open_data
-from classwise.training.checkpoint import write_tensors
+from classwise.doors.audit import audit
+from classwise.judging.audits import read_audits
+from classwise.judging.reports import class_report
+from classwise.record.rows import sql_types
+from classwise.record.tensors import write_tensors
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -349,7 +351,7 @@ def stored(digits, tmp_path):
 class TestPredictions:
     def test_a_stored_audit_gives_the_same_report(self, stored):
         folder, found, about = stored
-        expected = class_report(found, NAMES, [0] * 10)
+        expected = class_report(found, named(NAMES, (0,) * 10))
         (audited,) = read_audits(folder, about)
         assert (audited.recipe, audited.weights, audited.split) == ("at", "last", "test")
         assert set(audited.report) == set(expected)
@@ -364,7 +366,7 @@ class TestPredictions:
     def test_the_long_table_holds_a_row_per_sample_and_condition(self, stored):
         folder, found, _ = stored
         long = duckdb.sql(f"FROM read_parquet('{folder}/predictions/*.parquet')")
-        assert dict(zip(long.columns, map(str, long.types), strict=True)) == COLUMNS
+        assert dict(zip(long.columns, map(str, long.types), strict=True)) == sql_types()
         for one in found:
             rows = duckdb.sql(
                 "SELECT sample, label, predicted, correct, broken_by, logit_gap, radius, "
@@ -437,7 +439,7 @@ class TestTarget:
         (tmp_path / "linear_model.py").write_text(
             "from pathlib import Path\n"
             "from torch import nn\n"
-            "from classwise.training.checkpoint import read_tensors\n"
+            "from classwise.record.tensors import read_tensors\n"
             "def make(num_classes):\n"
             "    model = nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)).double()\n"
             "    path = Path(__file__).with_name('linear.tensors')\n"
@@ -448,7 +450,8 @@ class TestTarget:
         return "linear_model:make"
 
     def test_a_callable_is_audited_and_its_predictions_kept(self, linear, digits, tmp_path):
-        from classwise.auditing.target import audit_target
+        from asked import audit_target
+
         from classwise.training.run import Run
 
         folder = tmp_path / "kept"
@@ -465,7 +468,7 @@ class TestTarget:
         assert list(again.report.by_class["clean"]) == list(NAMES)
 
     def test_a_target_that_is_nothing_is_refused(self, tmp_path):
-        from classwise.auditing.target import audit_target
+        from asked import audit_target
 
         with refused("nothing_here"):
             audit_target("nothing_here", data="digits")

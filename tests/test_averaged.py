@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from asked import audit_target
 from refusals import refused
 from torch import nn
 
 import classwise
-from classwise.attacks.averaged import mean_of_passes
-from classwise.attacks.blackbox import BlackBox
-from classwise.auditing.fingerprint import model_hash
-from classwise.auditing.predictions import read_ledger
-from classwise.auditing.target import audit_target
+from classwise.judging.audits import read_ledger
+from classwise.models.averaged import mean_of_passes
+from classwise.models.blackbox import BlackBox
+from classwise.models.subject import model_hash
 
 
 class Noisy(nn.Module):

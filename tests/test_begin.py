@@ -22,9 +22,9 @@ from classwise.laws.made_up import write_teacher
 from classwise.methods import at
 from classwise.recipe import Method, compose
 from classwise.recipe_text import parse_recipe
+from classwise.record.tensors import read_tensors, write_tensors
 from classwise.slots import Slots
 from classwise.training.begin import begin_from
-from classwise.training.checkpoint import read_tensors, write_tensors
 from classwise.training.loop import train
 from classwise.training.presets import apply_preset
 from classwise.training.run import Run

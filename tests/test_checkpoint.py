@@ -11,7 +11,8 @@ from safetensors.torch import save_file
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.models import build_model
-from classwise.training.checkpoint import (
+from classwise.record.run_folder import load_model
+from classwise.record.tensors import (
     pack_optimiser,
     read_tensors,
     under_prefix,
@@ -19,7 +20,7 @@ from classwise.training.checkpoint import (
     with_prefix,
     write_tensors,
 )
-from classwise.training.run import Run, load_model
+from classwise.training.run import Run
 
 NETWORK = {
     "spec": "cnn(width=2)",

@@ -9,13 +9,13 @@ from refusals import refused
 from scipy import optimize, stats
 from typer.testing import CliRunner
 
-from classwise.auditing.compare import bootstrap_changes, diff
-from classwise.auditing.ledger import Ledger
-from classwise.auditing.paired import holm, mcnemar, paired_interval, worst_change_interval
-from classwise.auditing.predictions import read_ledger
-from classwise.auditing.remarks import write_remarks
-from classwise.auditing.stored import diff_stored, read_stored
 from classwise.cli import app
+from classwise.judging.audits import read_ledger
+from classwise.judging.compare import bootstrap_changes, diff
+from classwise.judging.samples import diff_samples, read_samples
+from classwise.record.ledger import Ledger
+from classwise.record.remarks import write_remarks
+from classwise.statistics.paired import holm, mcnemar, paired_interval, worst_change_interval
 
 NAMES = ("a", "b", "c")
 
@@ -239,7 +239,7 @@ class TestDiff:
 
 
 def diff_runs(first, second, attacks=()):
-    return diff_stored(read_stored(first), read_stored(second), attacks=attacks)
+    return diff_samples(read_samples(first), read_samples(second), attacks=attacks)
 
 
 class TestRuns:
@@ -283,20 +283,20 @@ class TestRuns:
     def test_weights_must_be_told_apart(self, tmp_path):
         a, _ = self.runs(tmp_path)
         Ledger(a, ABOUT).append(verdicts(range(9)), stamp("best"))
-        assert read_stored(a).weights == "last"
-        assert read_stored(a, weights="best").conditions["pgd-2"].sample.tolist() == [*range(9)]
+        assert read_samples(a).weights == "last"
+        assert read_samples(a, weights="best").conditions["pgd-2"].sample.tolist() == [*range(9)]
         with refused("unknown weights", "ema", "best, last"):
-            read_stored(a, weights="ema")
+            read_samples(a, weights="ema")
         with refused("split"):
-            read_stored(a, split="train")
+            read_samples(a, split="train")
         with refused("not a folder"):
-            read_stored(tmp_path / "gone")
+            read_samples(tmp_path / "gone")
 
     def test_weights_of_the_same_name(self, tmp_path):
         a, b = self.runs(tmp_path)
-        Ledger(a, ABOUT).append(read_stored(b).conditions["pgd-2"], stamp(model="later"))
+        Ledger(a, ABOUT).append(read_samples(b).conditions["pgd-2"], stamp(model="later"))
         with refused("last@later", "last@m1"):
-            read_stored(a)
+            read_samples(a)
         told = CliRunner().invoke(app, ["diff", str(a), str(b), "--weights", "last@later,last"])
         assert told.exit_code == 0, told.output
         told = CliRunner().invoke(app, ["diff", str(a), str(b), "--weights", "x,y,z"])
@@ -308,9 +308,9 @@ class TestRuns:
         other = {"recipe_name": "other", "data": {"name": "y", "class_names": ["x", "y", "z"]}}
         Ledger(a, other).append(verdicts(range(9)), stamp(data="later"))
         with refused("test@d1", "test@later"):
-            read_stored(a)
-        assert read_stored(a, split="test@later").class_names == ("x", "y", "z")
-        assert read_stored(a, split="test@d1").class_names == ("a", "b", "c")
+            read_samples(a)
+        assert read_samples(a, split="test@later").class_names == ("x", "y", "z")
+        assert read_samples(a, split="test@d1").class_names == ("a", "b", "c")
         names = {one.split: one.report["pgd-2"].class_names for one in read_ledger(a)}
         assert names == {"test@d1": ("a", "b", "c"), "test@later": ("x", "y", "z")}
         assert {one.recipe for one in read_ledger(a)} == {"made up", "other"}
@@ -318,7 +318,7 @@ class TestRuns:
     def test_an_attack_at_two_radii_must_be_named_in_full(self, tmp_path):
         a, _ = self.runs(tmp_path)
         Ledger(a, ABOUT).append(verdicts(range(9)), stamp(eps=0.2))
-        stored = read_stored(a)
+        stored = read_samples(a)
         assert len(stored.conditions) == 2
         with refused("2 audits under pgd-2", "eps="):
             stored.label("pgd-2")

@@ -20,8 +20,8 @@ import pytest
 import torch
 from torch import nn
 
-from classwise.auditing.content import content_of
-from classwise.auditing.fingerprint import model_hash
+from classwise.content import content_of
+from classwise.models.subject import model_hash
 
 SCALE = 2.0
 

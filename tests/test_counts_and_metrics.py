@@ -7,9 +7,9 @@ from refusals import refused
 from scipy import stats
 from sklearn import metrics
 
-from classwise.auditing.intervals import wilson
-from classwise.auditing.metrics import ClassReport, ConditionReport
 from classwise.classes.counts import ClassCounts
+from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.statistics.intervals import wilson
 
 WORLDS = [(2, None), (2, 1), (3, None), (3, 0), (10, None), (10, 6), (100, None), (100, 41)]
 

@@ -148,12 +148,12 @@ class TestStopped:
             ("training.loop.train", ["train", "at", "--out", "old"], "with --resume to go on"),
             ("training.loop.train", ["train", "at", "--out", "old", "--resume"],
              "repeat this command to go on"),
-            ("auditing.target.audit_target", ["audit", "m:n"], "with --out FOLDER"),
-            ("auditing.target.audit_target", ["audit", "m:n", "--out", "k"],
+            ("doors.targets.audit_target", ["audit", "m:n"], "with --out FOLDER"),
+            ("doors.targets.audit_target", ["audit", "m:n", "--out", "k"],
              "finished batches are kept, repeat this command to go on"),
             ("quickstart.run_quickstart", ["quickstart"], "repeat this command to go on"),
             ("studies.grid.run_grid", ["study", "digits"], "repeat this command to go on"),
-            ("report.html.load_runs", ["report", "old"], "repeat this command"),
+            ("doors.folders.load_runs", ["report", "old"], "repeat this command"),
         ],
     )  # fmt: skip
     def test_one_line_says_how_to_go_on_with_this_command(
@@ -184,6 +184,8 @@ class TestStopped:
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
+            # whoever started the tests in the background has Ctrl-C ignored; a user has not
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         try:
             end = time.monotonic() + 120

@@ -5,16 +5,17 @@ import sys
 
 import pytest
 import torch
+from asked import audit_target
 from refusals import refused
 from typer.testing import CliRunner
 
-from classwise.auditing.target import audit_target
 from classwise.cli import app
 from classwise.models import build_model
 from classwise.models.card import LARGEST, read_card
-from classwise.training.checkpoint import read_tensors, write_tensors
+from classwise.record.run_folder import load_model
+from classwise.record.tensors import read_tensors, write_tensors
 from classwise.training.loop import train
-from classwise.training.run import Run, load_model
+from classwise.training.run import Run
 
 QUICK = {"eps": 0.1, "epochs": 1, "batch_size": 16, "valid": "0.2", "model": "cnn(width=2)"}
 NETWORK = {

@@ -12,8 +12,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 from classwise import cli
-from classwise.attacks.pgd import batchnorm_mode, set_training
 from classwise.classes.settings import ClassSettings
+from classwise.models.asking import batchnorm_mode, set_training
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.parts import freeze, parameter_groups
@@ -241,7 +241,7 @@ class TestWarmUps:
     def test_training_follows_both_and_validation_neither(self, tmp_path, tiny, steps, monkeypatch):
         radii, real = [], Checker.look
         monkeypatch.setattr(
-            Checker, "look", lambda self, *a: radii.append(self.eps) or real(self, *a)
+            Checker, "look", lambda self, *a: radii.append(self.threat.radius) or real(self, *a)
         )
         options = {"warmup": 1, "eps_warmup": 2, "epochs": 3, "schedule": "constant", "lr": 0.01}
         run = short_run(tmp_path / "run", "at(steps=2)+ccm", tiny(), **options)

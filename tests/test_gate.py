@@ -6,13 +6,13 @@ import pytest
 from ledgers import stamp, verdicts
 from refusals import refused
 
-from classwise.auditing.gate import check, gate, load_contract, parse_share
-from classwise.auditing.intervals import exact, simultaneous
-from classwise.auditing.ledger import Ledger
-from classwise.auditing.paired import paired_interval
-from classwise.auditing.predictions import read_ledger
-from classwise.auditing.remarks import note_key, write_remarks
-from classwise.auditing.stored import StoredAudit, diff_stored, read_stored
+from classwise.judging.audits import read_ledger
+from classwise.judging.gate import check, gate, load_contract, parse_share
+from classwise.judging.samples import AuditedSamples, diff_samples, read_samples
+from classwise.record.ledger import Ledger
+from classwise.record.remarks import note_key, write_remarks
+from classwise.statistics.intervals import exact, simultaneous
+from classwise.statistics.paired import paired_interval
 
 NAMES = ["cat", "dog|x", "<person>"]
 
@@ -166,8 +166,8 @@ def test_a_condition_may_be_named_with_its_eps_in_any_spelling(tmp_path, contrac
     assert gate(contract(text), path).outcomes[0].status == "passed"
     (audited,) = read_ledger(path, attacks=[f"pgd-2 {spelt} seed=0"])
     assert list(audited.report) == ["pgd-2 eps=8/255 seed=0"]
-    stored = read_stored(path)
-    (same,) = diff_stored(stored, stored, attacks=(f"pgd-2 {spelt} seed=0",))
+    stored = read_samples(path)
+    (same,) = diff_samples(stored, stored, attacks=(f"pgd-2 {spelt} seed=0",))
     assert str(same).startswith("pgd-2 eps=8/255 seed=0: ")
     with refused("asks for eps 4/255", "audited at 8/255"):
         gate(contract(f"{text}eps = '4/255'\n"), path)
@@ -216,7 +216,7 @@ class TestDrops:
                 told = np.where(right, labels, (labels + 1) % 3)
                 found = verdicts(np.arange(600), predicted=told, labels=labels)
                 audits.append(
-                    StoredAudit(
+                    AuditedSamples(
                         "r", "w", "test", tuple("abc"), {"pgd-2": found}, {"pgd-2": stamp()}
                     )
                 )

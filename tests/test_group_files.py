@@ -7,12 +7,12 @@ import pytest
 from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 
-from classwise.auditing import group_files
-from classwise.auditing.group_files import keep_groupings, kept_groupings, read_table
-from classwise.auditing.groups import of_samples
-from classwise.auditing.ledger import Ledger
-from classwise.auditing.predictions import read_audits, read_ledger
-from classwise.auditing.stored import diff_stored, read_stored
+from classwise.judging import group_files
+from classwise.judging.audits import read_audits, read_ledger
+from classwise.judging.group_files import keep_groupings, kept_groupings, read_table
+from classwise.judging.groups import of_samples
+from classwise.judging.samples import diff_samples, read_samples
+from classwise.record.ledger import Ledger
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_the_stored_tallies_are_those_of_the_rows(tmp_path):
     assert found.sizes == {"a": 4, "b": 2, "c": 2, "lost": 0}
     assert found.by_group == {"a": 0.5, "b": 0.5, "c": 0.5, "lost": None}
     assert (found.tally.outside, found.tally.overlapping) == (2, True)
-    rows = read_stored(path)
+    rows = read_samples(path)
     one = rows.conditions["pgd-2"]
     tally = rows.grouping("camera").tally(one.sample, one.label, one.correct)
     assert tally.hits.tolist() == found.tally.hits.tolist()
@@ -179,7 +179,7 @@ def test_two_runs_share_a_grouping(tmp_path):
     cameras = {"camera": ["x"] * 4 + ["y"] * 5}
 
     def compared():
-        (found,) = diff_stored(read_stored(before), read_stored(after), grouping="camera")
+        (found,) = diff_samples(read_samples(before), read_samples(after), grouping="camera")
         return found
 
     with refused("unknown grouping", "'camera'"):

@@ -5,16 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from asked import named
 from ledgers import verdicts
 from refusals import refused
 
 import classwise
-from classwise.auditing.compare import diff
-from classwise.auditing.evaluate import class_report
-from classwise.auditing.groups import Grouping, grouping_of, of_classes, of_samples
-from classwise.auditing.intervals import exact, simultaneous, wilson, worst_interval
-from classwise.auditing.paired import mcnemar, paired_interval, worst_change_interval
-from classwise.auditing.rates import GroupReport, Tally
+from classwise.judging.compare import diff
+from classwise.judging.groups import Grouping, grouping_of, of_classes, of_samples
+from classwise.judging.rates import GroupReport, Tally
+from classwise.judging.reports import class_report
+from classwise.statistics.intervals import exact, simultaneous, wilson, worst_interval
+from classwise.statistics.paired import mcnemar, paired_interval, worst_change_interval
 
 NAMES = ("cat", "dog", "fox")
 
@@ -52,7 +53,9 @@ def test_counts_are_those_of_a_plain_loop(several):
     grouping = of_samples({"camera": entries}, 300)["camera"]
     assert grouping.names == ("a", "b", "c 2", "c 10")
     assert grouping.overlapping == several
-    report = class_report([found], NAMES, groupings={"camera": grouping})["pgd-2"].by("camera")
+    report = class_report([found], named(NAMES), groupings={"camera": grouping})["pgd-2"].by(
+        "camera"
+    )
     hits, sizes = counted_by_hand(found, entries)
     assert report.sizes == {name: sizes[name] for name in names}
     assert report.by_group == {name: hits[name] / sizes[name] for name in names}
@@ -79,7 +82,7 @@ def test_the_classes_as_an_attribute_say_what_the_classes_say():
     entries = np.empty(300, object)
     entries[found.sample] = [NAMES[label] for label in found.label]
     own = of_samples({"kind": entries}, 300)
-    one = class_report([found], NAMES, groupings=own)["pgd-2"]
+    one = class_report([found], named(NAMES), groupings=own)["pgd-2"]
     for by in (one.by("kind"), one.by("class"), one.by()):
         for name in (
             *("by_group", "sizes", "intervals", "exact_intervals", "simultaneous_intervals"),
@@ -94,18 +97,20 @@ def test_the_classes_as_an_attribute_say_what_the_classes_say():
 
 def test_superclasses_are_pooled_as_a_grouping_and_averaged_in_their_table():
     found = some_verdicts()
-    one = class_report([found], NAMES, [0, 0, 1], ["pet", "wild"])["pgd-2"]
+    one = class_report([found], named(NAMES, (0, 0, 1), ("pet", "wild")))["pgd-2"]
     pets = found.label < 2
     assert one.by("superclass").by_group["pet"] == found.correct[pets].mean()
     assert one.by_superclass["pet"] == pytest.approx((one.rates[0] + one.rates[1]) / 2)
     assert one.by_superclass["pet"] != pytest.approx(found.correct[pets].mean())
-    assert class_report([found], NAMES, [0, 0, 1])["pgd-2"].by("superclass").worst_group in "01"
+    assert (
+        class_report([found], named(NAMES, (0, 0, 1)))["pgd-2"].by("superclass").worst_group in "01"
+    )
 
 
 def test_groups_cross_classes():
     found = some_verdicts()
     halves = of_samples({"half": ["even" if k % 2 == 0 else "odd" for k in range(300)]}, 300)
-    report = class_report([found], NAMES, groupings=halves)
+    report = class_report([found], named(NAMES), groupings=halves)
     assert report.groups == ("class", "half")
     even = found.sample % 2 == 0
     assert report.by("half")["pgd-2"].by_group["even"] == found.correct[even].mean()
@@ -114,21 +119,23 @@ def test_groups_cross_classes():
 
 def test_one_group_only_and_groups_without_samples():
     found = some_verdicts()
-    one = class_report([found], NAMES, groupings=of_samples({"all": ["x"] * 300}, 300))["pgd-2"]
+    one = class_report([found], named(NAMES), groupings=of_samples({"all": ["x"] * 300}, 300))[
+        "pgd-2"
+    ]
     whole = one.by("all")
     assert (whole.worst, whole.gap, whole.spread) == (one.overall, 0, 0)
     hits = int(found.correct.sum())
     assert whole.worst_interval == pytest.approx([float(end[0]) for end in exact([hits], [300])])
 
     few = of_samples({"camera": ["front"] * 300 + ["rear"] * 5}, 305)  # the last five: not audited
-    report = class_report([found], NAMES, groupings=few)
+    report = class_report([found], named(NAMES), groupings=few)
     rear = report.by("camera")["pgd-2"]
     assert rear.by_group == {"front": one.overall, "rear": None}
     assert rear.intervals["rear"] is None
     assert rear.worst_group == "front"
     assert rear.tail(1).classes == ("front",)
     none = of_samples({"camera": [None] * 300 + ["rear"]}, 301)
-    nobody = class_report([found], NAMES, groupings=none)["pgd-2"].by("camera")
+    nobody = class_report([found], named(NAMES), groupings=none)["pgd-2"].by("camera")
     assert nobody.by_group == {"rear": None}
     for ask in (lambda: nobody.worst, lambda: nobody.gap, lambda: nobody.best_group):
         with refused("none of the audited samples"):
@@ -137,7 +144,7 @@ def test_one_group_only_and_groups_without_samples():
 
 def test_a_name_that_is_no_grouping():
     cameras = of_samples({"camera": ["x"] * 300}, 300)
-    report = class_report([some_verdicts()], NAMES, groupings=cameras)
+    report = class_report([some_verdicts()], named(NAMES), groupings=cameras)
     with refused("unknown grouping", "'camra'", "'camera'", "class", "--groups FILE.csv"):
         report.by("camra")
 
@@ -323,7 +330,7 @@ class TestFromPython:
         assert tuple(second.by("camera")["clean"].sizes) == ("a", "b", "c")
         third = audit(None)
         assert third.groups == ("class", "camera", "track")
-        from classwise.auditing.predictions import read_ledger
+        from classwise.judging.audits import read_ledger
 
         (stored,) = read_ledger(tmp_path)
         for name in ("camera", "track"):

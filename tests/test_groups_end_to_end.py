@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from classwise import cli
-from classwise.auditing.predictions import read_ledger
-from classwise.auditing.stored import read_stored
 from classwise.data.sources import choose_split, open_data
+from classwise.judging.audits import read_ledger
+from classwise.judging.samples import read_samples
 
 NASTY = "<script>alert(1)</script>"
 MARKS = "100 % $a_1$ {x}"
@@ -72,12 +72,12 @@ def runs(tmp_path_factory, cameras):
 
 def outside(folder):
     """Audited images whose weather is empty."""
-    return int((read_stored(folder).conditions["clean"].sample % 4 == 0).sum())
+    return int((read_samples(folder).conditions["clean"].sample % 4 == 0).sum())
 
 
 def by_hand(folder, condition):
     """Right answers of each camera from the rows themselves."""
-    found = read_stored(folder).conditions[condition]
+    found = read_samples(folder).conditions[condition]
     hits, sizes = {}, {}
     for sample, right in zip(found.sample.tolist(), found.correct.tolist(), strict=True):
         name = NASTY if sample % 7 == 0 else MARKS if sample % 7 < 3 else "rear"

@@ -3,17 +3,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from asked import audit_target
 from ledgers import verdicts
 from refusals import refused
 from torch import nn
 
 from classwise.auditing.flags import check_records
-from classwise.auditing.gate import gate
-from classwise.auditing.health import check_health
-from classwise.auditing.predictions import audit_facts, read_ledger
-from classwise.auditing.remarks import read_remarks, write_remarks
-from classwise.auditing.target import audit_target
 from classwise.data.sources import open_data
+from classwise.doors.health import check_health
+from classwise.judging.audits import read_ledger
+from classwise.judging.gate import gate
+from classwise.record.card import audit_facts
+from classwise.record.remarks import read_remarks, write_remarks
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import csv_table, latex_table, markdown_table
 
@@ -210,7 +211,7 @@ class TestBroken:
         assert "grey-levels" in found
 
     def test_a_black_box_is_checked_without_gradients(self, digits):
-        from classwise.attacks.blackbox import BlackBox
+        from classwise.models.blackbox import BlackBox
 
         net = digits[0]
 

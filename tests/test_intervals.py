@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from classwise.auditing.intervals import exact, simultaneous, wilson, worst_interval
 from classwise.errors import ClasswiseError
+from classwise.statistics.intervals import exact, simultaneous, wilson, worst_interval
 
 _FILE = Path(__file__).parents[1] / "benchmarks" / "coverage.py"
 _SPEC = importlib.util.spec_from_file_location("coverage_benchmark", _FILE)

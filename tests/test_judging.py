@@ -5,25 +5,24 @@ import json
 import numpy as np
 import pytest
 import torch
+from asked import audit_target, parse_attack, perturb
 from boundaries import files, interrupted_train, quick_train, same_weights, weights
 from refusals import refused
 
 from classwise.attacks.ball import LINF
-from classwise.attacks.fixed import NamedAttack
+from classwise.attacks.fixed_steps import FixedSteps
 from classwise.attacks.inner import InnerAttack
-from classwise.attacks.named import parse_attack
-from classwise.auditing.target import audit_target
 from classwise.data.batches import Batches
 from classwise.data.splits import split_indices
 from classwise.methods import at
 from classwise.recipe import compose
 from classwise.recipe_text import make_method, parse_recipe, read_recipe
+from classwise.record.run_folder import read_lines
 from classwise.report.payload import _series
 from classwise.report.runs import load_runs
 from classwise.spelling import Share
 from classwise.training.config import TrainConfig
 from classwise.training.loop import Trainer, train
-from classwise.training.run import read_lines
 
 LEVEL = 1 / 255
 # Settings with which a few digits are learnt.
@@ -45,12 +44,11 @@ def watched_lines(run):
 def reached(monkeypatch):
     """How far named attacks and recipes' own ones moved images, and what they were told."""
     found = {"named": [], "own": []}
-    named, own = NamedAttack.perturb, InnerAttack.perturb
+    named, own = FixedSteps._moved, InnerAttack.perturb
 
-    def by_name(self, model, batch, **facts):
-        moved = named(self, model, batch, **facts)
-        if self.steps:
-            found["named"].append((moved - batch.images).abs().max().item())
+    def by_name(self, subject, batch, *facts):
+        moved = named(self, subject, batch, *facts)
+        found["named"].append((moved - batch.images).abs().max().item())
         return moved
 
     def of_the_recipe(self, model, batch, moment, **facts):
@@ -59,7 +57,7 @@ def reached(monkeypatch):
         found["own"].append((away, facts["radius"].max().item(), facts["step"].max().item()))
         return views
 
-    monkeypatch.setattr(NamedAttack, "perturb", by_name)
+    monkeypatch.setattr(FixedSteps, "_moved", by_name)
     monkeypatch.setattr(InnerAttack, "perturb", of_the_recipe)
     return found
 
@@ -84,9 +82,7 @@ class TestRadiusOfJudgement:
         model = run.model("last")
         right = {}
         for eps in (0.05, 0.3):
-            moved = parse_attack("pgd-2").perturb(
-                model, batch, eps=eps, ball=LINF, seed=run.config.seed
-            )
+            moved = perturb("pgd-2", model, batch, eps=eps, ball=LINF, seed=run.config.seed)
             right[eps] = (model(moved).argmax(1) == batch.labels).double().mean().item()
         assert run.history[-1]["valid"]["live"]["pgd-2"]["overall"] == pytest.approx(right[0.3])
         assert right[0.3] < right[0.05]
@@ -208,7 +204,7 @@ class TestSteps:
             text = f"{call}({','.join(filter(None, [f'step={step}', inside]))})"
             (one,) = batch.in_order()
             facts = {"eps": eps, "ball": LINF, "seed": 0}
-            return parse_attack(text).perturb(model, one, **facts)
+            return perturb(text, model, one, **facts)
 
         for eps in (0.1, 0.4):
             torch.testing.assert_close(moved("eps/8", eps), moved(eps / 8, eps), rtol=0, atol=1e-15)
@@ -258,9 +254,7 @@ class TestWatching:
         (batch,) = Batches.of(tiny(test=20).test, 1000, torch.device("cpu")).in_order()
         for key, eps in (("test:pgd-2@ema", 0.05), (own, 0.4)):
             model = run.model("ema-last")
-            moved = parse_attack("pgd-2").perturb(
-                model, batch, eps=eps, ball=LINF, seed=run.config.seed
-            )
+            moved = perturb("pgd-2", model, batch, eps=eps, ball=LINF, seed=run.config.seed)
             right = (model(moved).argmax(1) == batch.labels).double().mean().item()
             assert last[key]["overall"] == pytest.approx(right)
 

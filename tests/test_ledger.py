@@ -13,29 +13,26 @@ import duckdb
 import numpy as np
 import pytest
 import torch
-from ledgers import ABOUT, stamp, verdicts
+from asked import attack_key, audit_target, evaluate, write_predictions
+from ledgers import ABOUT, Counting, Told, audit_model, complete, missing, stamp, verdicts
 from refusals import refused
 from torch import nn
 
 import classwise
-from classwise.auditing import ledger as ledger_module
-from classwise.auditing import shelf as shelf_module
-from classwise.auditing.evaluate import evaluate
-from classwise.auditing.fingerprint import attack_key, data_hash, model_hash
-from classwise.auditing.judging import judge
-from classwise.auditing.kept import Place, audit_model
-from classwise.auditing.ledger import Ledger, in_order_of, piece
-from classwise.auditing.predictions import (
-    read_audits,
-    read_ledger,
-    write_card,
-    write_predictions,
-)
-from classwise.auditing.shards import select
-from classwise.auditing.shelf import LOST, Shelf, pieces
-from classwise.auditing.target import audit_target
+from classwise.attacks.condition import Condition
+from classwise.attacks.fixed_steps import FixedSteps
+from classwise.auditing import run as run_module
+from classwise.auditing.run import LOST, pieces
 from classwise.data.batches import Batches
+from classwise.data.view import data_hash
 from classwise.errors import ClasswiseError
+from classwise.judging.audits import read_audits, read_ledger
+from classwise.models.subject import model_hash
+from classwise.record import ledger as ledger_module
+from classwise.record.card import write_card
+from classwise.record.ledger import Ledger
+from classwise.record.rows import in_order_of, select
+from classwise.record.shelf import Shelf
 
 
 def data(count=20, batch_size=6, first=0):
@@ -44,25 +41,11 @@ def data(count=20, batch_size=6, first=0):
     return Batches(images, index % 3, index, batch_size)
 
 
-class Counting:
-    """A judge that notes whom it was shown."""
-
-    def __init__(self, fail_at=None):
-        self.shown, self.fail_at = [], fail_at
-
-    def __call__(self, batch):
-        if self.fail_at is not None and len(self.shown) == self.fail_at:
-            raise RuntimeError("the model\nbroke")
-        samples = batch.origin.numpy()
-        self.shown.append(samples.tolist())
-        return verdicts(samples, predicted=(samples // 2) % 3, labels=batch.labels.numpy())
-
-
 class TestCompletion:
     def test_nothing_is_judged_twice(self, tmp_path):
         ledger, first, second = Ledger(tmp_path), Counting(), Counting()
-        found = ledger.complete(stamp(), data(), first)
-        again = ledger.complete(stamp(), data(batch_size=3), second)
+        found = complete(ledger, stamp(), data(), first)
+        again = complete(ledger, stamp(), data(batch_size=3), second)
         assert np.concatenate(first.shown).tolist() == list(range(20))
         assert second.shown == []
         for column in ("sample", "label", "predicted", "logit_gap", "radius", "broken_by"):
@@ -71,8 +54,8 @@ class TestCompletion:
     def test_only_what_is_missing_is_judged(self, tmp_path):
         ledger, judge = Ledger(tmp_path), Counting()
         ledger.append(verdicts([3, 4, 11]), stamp())
-        assert ledger.missing(stamp(), np.arange(5)).tolist() == [0, 1, 2]
-        found = ledger.complete(stamp(), data(), judge)
+        assert missing(ledger, stamp(), np.arange(5)).tolist() == [0, 1, 2]
+        found = complete(ledger, stamp(), data(), judge)
         assert np.concatenate(judge.shown).tolist() == [n for n in range(20) if n not in (3, 4, 11)]
         assert found.sample.tolist() == list(range(20))
         assert found.predicted[[3, 4, 11]].tolist() == [0, 1, 2]
@@ -82,12 +65,12 @@ class TestCompletion:
     ])  # fmt: skip
     def test_another_model_data_or_attack_is_another_question(self, tmp_path, other):
         ledger = Ledger(tmp_path)
-        ledger.complete(stamp(), data(), Counting())
-        assert len(ledger.missing(stamp(**other), np.arange(20))) == 20
+        complete(ledger, stamp(), data(), Counting())
+        assert len(missing(ledger, stamp(**other), np.arange(20))) == 20
 
     def test_a_part_comes_back_in_the_order_it_was_asked_for(self, tmp_path):
         ledger = Ledger(tmp_path)
-        whole = ledger.complete(stamp(), data(), Counting())
+        whole = complete(ledger, stamp(), data(), Counting())
         order = np.array([7, 2, 19])
         part = in_order_of(order, whole)
         assert part.sample.tolist() == [7, 2, 19]
@@ -96,8 +79,8 @@ class TestCompletion:
 
     def test_the_same_weights_under_another_name_get_rows_but_no_attack(self, tmp_path):
         ledger, judge = Ledger(tmp_path, ABOUT), Counting()
-        ledger.complete(stamp("last"), data(), Counting())
-        ledger.complete(stamp("best"), data(count=9), judge)
+        complete(ledger, stamp("last"), data(), Counting())
+        complete(ledger, stamp("best"), data(count=9), judge)
         assert judge.shown == []
         best, last = read_audits(tmp_path, ABOUT)
         assert (best.weights, last.weights) == ("best", "last")
@@ -118,10 +101,10 @@ class TestCompletion:
         assert len(list(tmp_path.iterdir())) == 2
 
     def test_progress_counts_what_was_there_already(self, tmp_path):
-        ledger, told = Ledger(tmp_path), []
+        ledger, told = Ledger(tmp_path), Told()
         ledger.append(verdicts([0, 1]), stamp())
-        ledger.complete(stamp(), data(), Counting(), advance=told.append)
-        assert told == [2, 6, 6, 6]
+        complete(ledger, stamp(), data(), Counting(), listener=told)
+        assert told.steps == [2, 6, 6, 6]
 
 
 class TestCrash:
@@ -129,10 +112,10 @@ class TestCrash:
         ledger, judge = Ledger(tmp_path), Counting(fail_at=2)
         words = ("samples 12 to 17", "RuntimeError: the model broke", "12 of 20")
         with refused(*words, str(tmp_path)):
-            ledger.complete(stamp(), data(), judge)
-        assert ledger.missing(stamp(), np.arange(20)).tolist() == list(range(12, 20))
+            complete(ledger, stamp(), data(), judge)
+        assert missing(ledger, stamp(), np.arange(20)).tolist() == list(range(12, 20))
         judge = Counting()
-        ledger.complete(stamp(), data(), judge)
+        complete(ledger, stamp(), data(), judge)
         assert judge.shown == [list(range(12, 18)), [18, 19]]
 
     def test_a_kill_loses_at_most_one_batch_and_the_rest_is_the_same(self, tmp_path):
@@ -140,16 +123,16 @@ class TestCrash:
             """
             import sys, time, torch
             from pathlib import Path
-            from ledgers import stamp
-            from test_ledger import Counting, data
-            from classwise.auditing.ledger import Ledger
+            from ledgers import Counting, complete, stamp
+            from test_ledger import data
+            from classwise.record.ledger import Ledger
             class Slow(Counting):
-                def __call__(self, batch):
+                def judge(self, *words):
                     if len(self.shown) == 3:
                         print("ready", flush=True)
                         time.sleep(60)
-                    return super().__call__(batch)
-            Ledger(Path(sys.argv[1])).complete(stamp(), data(), Slow())
+                    return super().judge(*words)
+            complete(Ledger(Path(sys.argv[1])), stamp(), data(), Slow())
             """
         )
         folder = tmp_path / "killed"
@@ -164,9 +147,9 @@ class TestCrash:
         child.wait()
         child.stdout.close()
         ledger, judge = Ledger(folder), Counting()
-        assert ledger.missing(stamp(), np.arange(20)).tolist() == [18, 19]
-        resumed = ledger.complete(stamp(), data(), judge)
-        straight = Ledger(tmp_path / "straight").complete(stamp(), data(), Counting())
+        assert missing(ledger, stamp(), np.arange(20)).tolist() == [18, 19]
+        resumed = complete(ledger, stamp(), data(), judge)
+        straight = complete(Ledger(tmp_path / "straight"), stamp(), data(), Counting())
         assert judge.shown == [[18, 19]]
         assert np.array_equal(resumed.predicted, straight.predicted)
         # Compacted, the two ledgers are the same file, name included.
@@ -185,7 +168,7 @@ class TestCrash:
         attacks = "suite(apgd-ce(steps=10),apgd-t(steps=10,targets=3),square(queries=100))"
 
         def audit(folder):
-            words = "audit plain_net:make --data digits --eps 0.002 --batch-size 30 --quiet"
+            words = "audit plain_net:make --data digits --eps 0.002 --batch-size 15 --quiet"
             command = [sys.executable, "-m", "classwise", *words.split(), "--out", str(folder)]
             return subprocess.Popen(
                 [*command, "--attacks", attacks], env=environment, stdout=subprocess.DEVNULL
@@ -226,7 +209,7 @@ class TestCrash:
             from pathlib import Path
             import numpy as np
             from ledgers import stamp, verdicts
-            from classwise.auditing.ledger import Ledger
+            from classwise.record.ledger import Ledger
             from classwise.errors import ClasswiseError
             ledger = Ledger(Path(sys.argv[1]))
             ledger.append(verdicts([0, 1]), stamp())
@@ -254,18 +237,18 @@ class TestCrash:
 
 class TestMerging:
     def test_files_copied_together_are_one_ledger(self, tmp_path):
-        whole = Ledger(tmp_path / "whole").complete(stamp(), data(), Counting())
+        whole = complete(Ledger(tmp_path / "whole"), stamp(), data(), Counting())
         merged = tmp_path / "merged"
         merged.mkdir()
         for name, first, count in (("a", 0, 12), ("b", 8, 12)):
             part = data(count=count, first=first)
-            Ledger(tmp_path / name).complete(stamp(), part, Counting())
+            complete(Ledger(tmp_path / name), stamp(), part, Counting())
             for path in (tmp_path / name).iterdir():
                 assert not (merged / path.name).exists()
                 shutil.copy(path, merged)
         ledger, judge = Ledger(merged), Counting()
         assert np.array_equal(ledger.read(stamp()).predicted, whole.predicted)
-        ledger.complete(stamp(), data(), judge)
+        complete(ledger, stamp(), data(), judge)
         assert judge.shown == []
         assert len(list(merged.iterdir())) == 1
 
@@ -304,7 +287,7 @@ def test_a_file_that_another_process_compacts_away_is_no_failure(tmp_path, monke
 class TestReading:
     def test_a_bare_folder_of_shards_gives_its_table_without_model_or_run(self, tmp_path):
         ledger = Ledger(tmp_path, ABOUT)
-        ledger.complete(stamp(), data(), Counting())
+        complete(ledger, stamp(), data(), Counting())
         found = ledger.read(stamp())
         (audited,) = read_ledger(tmp_path)
         assert audited.recipe == "made up"
@@ -361,7 +344,7 @@ class TestReading:
         with refused("other.parquet", "version 7", "reads version 1"):
             read_ledger(tmp_path)
         with refused("other.parquet", "version 7"):
-            Ledger(tmp_path).missing(stamp(), np.arange(3))
+            missing(Ledger(tmp_path), stamp(), np.arange(3))
         duckdb.execute(f"COPY (SELECT 1 AS x) TO '{other}' (FORMAT parquet)")
         with refused("other.parquet", "no ledger version"):
             read_ledger(tmp_path)
@@ -386,7 +369,7 @@ def test_two_models_with_the_same_verdicts_are_both_kept(tmp_path):
         ledger.append(verdicts(range(6)), stamp(**owner))  # the same again is the same file
     assert len(list(tmp_path.glob("*.parquet"))) == 4
     for owner in ({"model": "m1"}, {"model": "m2"}, {"data": "d2"}, {"seed": 1}):
-        assert len(ledger.missing(stamp(**owner), np.arange(6))) == 0
+        assert len(missing(ledger, stamp(**owner), np.arange(6))) == 0
 
 
 class TestFingerprints:
@@ -465,16 +448,16 @@ class TestGivenModels:
         assert list(read.report.by_class["clean"]) == ["a", "b", "c"]
 
     def test_an_interrupted_audit_goes_on(self, given, tmp_path, monkeypatch):
-        judged, lucky = [], [3]
+        judged, lucky, judge = [], [3], FixedSteps.judge
 
-        def counted(model, batch, *rest, **more):
+        def counted(self, subject, batch, *rest):
             if len(judged) == lucky[0]:
                 raise RuntimeError("out of luck")
             judged.append(len(batch))
-            return judge(model, batch, *rest, **more)
+            return judge(self, subject, batch, *rest)
 
-        monkeypatch.setattr("classwise.auditing.evaluate.judge", counted)
-        facts = {**self.facts, "attacks": "pgd-3", "batch_size": 8, "out": tmp_path / "kept"}
+        monkeypatch.setattr(FixedSteps, "judge", counted)
+        facts = {**self.facts, "attacks": "pgd-3", "batch_size": 4, "out": tmp_path / "kept"}
         with refused("samples 24 to 31", "out of luck", "24 of 40 samples are kept"):
             classwise.audit(*given, **facts)
         lucky[0] = 99
@@ -487,7 +470,7 @@ class TestGivenModels:
         def broken(*_, **__):
             raise RuntimeError("out of luck")
 
-        monkeypatch.setattr("classwise.auditing.evaluate.judge", broken)
+        monkeypatch.setattr(Condition, "judge", broken)
         with pytest.raises(RuntimeError, match="out of luck") as caught:
             classwise.audit(*given, **self.facts)
         assert caught.value.__notes__ == ["while clean was run on samples 0 to 39"]
@@ -533,9 +516,7 @@ def test_an_audit_through_the_ledger_equals_the_plain_one_for_any_batch_size(tmp
     plain = evaluate(model, data(40), **facts)
     for size in (7, 40):
         ledger = Ledger(tmp_path / str(size), ABOUT)
-        found = audit_model(
-            model, data(40, size), place=Place(ledger.folder, ledger, stamp()), **facts
-        )
+        found = audit_model(model, data(40, size), ledger=ledger, **facts)
         for one, other in zip(found, plain, strict=True):
             assert one.condition == other.condition
             assert np.array_equal(one.sample, other.sample)
@@ -551,14 +532,13 @@ def test_a_small_audit_of_a_target_begins_the_large_one(tmp_path, monkeypatch):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    shown = []
-    original = evaluate
+    shown, judge = [], Condition.judge
 
-    def counting(model, batches, **facts):
-        shown.append(len(batches.labels))
-        return original(model, batches, **facts)
+    def counting(self, subject, batch, tell):
+        shown.append(len(batch))
+        return judge(self, subject, batch, tell)
 
-    monkeypatch.setattr("classwise.auditing.kept.evaluate", counting)
+    monkeypatch.setattr(Condition, "judge", counting)
     facts = {"data": "digits", "attacks": "clean,pgd-2", "eps": 0.1, "quiet": True}
     folder = tmp_path / "kept"
     (small,) = audit_target("own_net:make", folder=folder, limit=50, **facts)
@@ -577,7 +557,7 @@ def test_a_small_audit_of_a_target_begins_the_large_one(tmp_path, monkeypatch):
 
 def test_a_batch_that_says_too_little_is_an_error_with_its_cause(tmp_path):
     with pytest.raises(ClasswiseError) as caught:
-        Ledger(tmp_path).complete(stamp(), data(), Counting(fail_at=0))
+        complete(Ledger(tmp_path), stamp(), data(), Counting(fail_at=0))
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
@@ -594,7 +574,7 @@ class Shift:
 def test_someone_elses_attack_is_known_by_its_settings(tmp_path):
     torch.manual_seed(0)
     model, ledger = Tiny(), Ledger(tmp_path, ABOUT)
-    facts = {"num_classes": 3, "eps": 0.1, "place": Place(tmp_path, ledger, stamp())}
+    facts = {"num_classes": 3, "eps": 0.1, "ledger": ledger}
     for by in (0.1, -0.1):
         (found,) = audit_model(model, data(), attacks=[Shift(by)], **facts)
         images = (data().images + by).clamp(0, 1)
@@ -611,9 +591,7 @@ def test_a_radius_per_image_follows_its_image_into_every_batch(tmp_path):
     (plain,) = evaluate(model, data(), **facts)
     ledger = Ledger(tmp_path, ABOUT)
     ledger.append(verdicts([3, 11]), stamp())  # another key, same folder
-    (found,) = audit_model(
-        model, data(batch_size=7), place=Place(ledger.folder, ledger, stamp()), **facts
-    )
+    (found,) = audit_model(model, data(batch_size=7), ledger=ledger, **facts)
     assert found.radius == pytest.approx(eps.numpy())
     assert np.array_equal(found.predicted, plain.predicted)
 
@@ -623,7 +601,7 @@ class TestShelf:
 
     def test_files_are_read_once_however_many_pieces_are_asked_for(self, tmp_path, monkeypatch):
         ledger = Ledger(tmp_path)
-        ledger.complete(stamp(), data(), Counting(), compact=False)
+        complete(ledger, stamp(), data(), Counting(), tidy=False)
         opened = []
         real = ledger_module.open_table
         monkeypatch.setattr(
@@ -631,8 +609,8 @@ class TestShelf:
         )
         fresh, judge = Ledger(tmp_path), Counting()
         for number in range(20):
-            part = piece(data(), np.array([number]))
-            assert fresh.complete(stamp(), part, judge, compact=False).sample.tolist() == [number]
+            part = data(count=1, first=number)
+            assert complete(fresh, stamp(), part, judge, tidy=False).sample.tolist() == [number]
         assert len(opened) == 2  # all that the model met, and what carries its name
         assert judge.shown == []
 
@@ -648,7 +626,7 @@ class TestShelf:
 
     def test_a_slow_model_is_saved_often_and_a_quick_one_in_whole_batches(self, monkeypatch):
         now = [0.0]
-        monkeypatch.setattr(shelf_module, "monotonic", lambda: now[0])
+        monkeypatch.setattr(run_module, "monotonic", lambda: now[0])
 
         def sizes(seconds, most=256):
             found = []

@@ -2,15 +2,15 @@ from typing import ClassVar
 
 import pytest
 import torch
+from asked import parse_attack, perturb
 from refusals import refused
 from short_runs import short_run, weights_of
 from torch import nn
 
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
-from classwise.attacks.named import parse_attack
-from classwise.auditing.given import audit
 from classwise.classes.settings import ClassSettings
+from classwise.doors.audit import audit
 from classwise.methods import at
 from classwise.methods.amerehi2024_labelaug import OperationLabels
 from classwise.models import build_model
@@ -144,11 +144,11 @@ class TestAttackOnAllOutputs:
         ends = {}
         for labels in ("given", "predicted"):
             attack = parse_attack(f"pgd-5(labels={labels})")
-            ends[labels] = attack.perturb(masked_model(), batch, eps=0.1, ball=LINF, seed=0)
+            ends[labels] = perturb(attack, masked_model(), batch, eps=0.1, ball=LINF, seed=0)
         assert ends["given"][0, 0, 0, 0] > 0.55  # away from class 1
         assert ends["predicted"][0, 0, 0, 0] < 0.55  # away from what the model says, class 0
         attack = parse_attack("pgd-5(logits=all, labels=predicted)")
-        flees = attack.perturb(masked_model(), batch, eps=0.1, ball=LINF, seed=0)
+        flees = perturb(attack, masked_model(), batch, eps=0.1, ball=LINF, seed=0)
         assert flees[0, 0, 0, 0] < 0.55  # away from the extra output
 
     @pytest.mark.parametrize(

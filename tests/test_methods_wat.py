@@ -16,6 +16,7 @@ from refusals import refused
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
+from classwise.attacks.threat import Threat
 from classwise.classes.settings import Feedback
 from classwise.data.batches import Batches
 from classwise.methods.li2023_wat import VALID, ExpertWeights
@@ -107,7 +108,7 @@ def test_the_cost_is_the_recipes_own_loss_on_held_out_images(text, tiny, net):
     base = base._each(torch.Tensor.float)
     ball = parse_norm("Linf")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    checker = Checker({"valid": batches}, 10, 0.2, ball, 0, slots, base)
+    checker = Checker({"valid": batches}, 10, Threat(ball, 0.2), 0, slots, base)
     found = checker.look(model, frozenset({VALID}), moment)[VALID]
     expected = torch.zeros(10, dtype=torch.float64)
     model.eval()

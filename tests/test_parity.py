@@ -8,13 +8,12 @@ import logging
 import pyautoattack
 import pytest
 import torch
+from asked import attacked, parse_attack
 from scipy.stats import binomtest
 from torch import nn
 
 from classwise.attacks import PGD
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.named import parse_attack
-from classwise.auditing.judging import attacked
 from classwise.data.sources import open_data
 from classwise.types import Batch
 

@@ -16,17 +16,18 @@ from refusals import refused
 from rich.console import Console
 from test_report_runs import synthetic_run
 
-from classwise.attacks.surfaces import PGD
-from classwise.auditing.intervals import wilson, worst_interval
-from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
-from classwise.auditing.predictions import AuditedWeights, audit_facts, read_ledger
-from classwise.auditing.remarks import note_key, write_remarks
-from classwise.auditing.showing import worst_first
+from classwise.doors.attacks import PGD
+from classwise.judging.audits import AuditedWeights, read_ledger
+from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.judging.showing import worst_first
+from classwise.record.card import audit_facts
+from classwise.record.remarks import note_key, write_remarks
 from classwise.report.classes import class_table, csv_table, json_text
 from classwise.report.html import load_runs, write_report
 from classwise.report.summary import captions, summary_rows
 from classwise.report.tables import latex_table, markdown_table, rich_table
 from classwise.spelling import same_condition, spell_eps
+from classwise.statistics.intervals import wilson, worst_interval
 
 HOSTILE = ("<script>alert(1)</script>", "a|b", "R&D", "50 % off", "two\nlines", "{\\x}_$1^~#")
 MANY = pytest.mark.parametrize("count", [2, 10, 100, 1000])

@@ -9,8 +9,8 @@ import pytest
 from test_report_html import Page, data_of, written
 from test_report_runs import NASTY, synthetic_run
 
-from classwise.auditing.group_files import keep_groupings
-from classwise.auditing.groups import of_samples
+from classwise.judging.group_files import keep_groupings
+from classwise.judging.groups import of_samples
 from classwise.report.groups import page_groupings
 from classwise.report.html import load_runs, write_report
 from classwise.report.summary import summary_rows

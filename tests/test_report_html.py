@@ -12,9 +12,9 @@ from html.parser import HTMLParser
 import pytest
 from test_report_runs import NASTY, class_names, synthetic_run
 
-from classwise.auditing.group_files import keep_groupings
-from classwise.auditing.groups import of_samples
 from classwise.errors import ClasswiseError
+from classwise.judging.group_files import keep_groupings
+from classwise.judging.groups import of_samples
 from classwise.report import payload
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import summary_rows

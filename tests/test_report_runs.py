@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asked import write_predictions
 
-from classwise.auditing.predictions import Predictions, write_card, write_predictions
 from classwise.errors import ClasswiseError
+from classwise.record.card import write_card
+from classwise.record.rows import Predictions
 from classwise.report.html import load_runs
 
 NASTY = ["<script>alert(1)</script>", 'a&b"c', "100 % $x_1$ {\\}", "a|b *c*"]

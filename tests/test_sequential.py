@@ -5,17 +5,31 @@ import math
 import numpy as np
 import pytest
 import torch
+from asked import audit_target, view_of
 from ledgers import verdicts
 from refusals import refused
 from rich.console import Console
 
-from classwise.auditing.evaluate import evaluate
-from classwise.auditing.evidence import confidence_sequence, evidence
-from classwise.auditing.predictions import read_ledger
-from classwise.auditing.sequential import Standing, examine, parse_question
-from classwise.auditing.target import audit_target
+from classwise.attacks.condition import Condition
+from classwise.auditing import sequential
+from classwise.auditing.question import Standing, parse_question
+from classwise.auditing.sequential import Limits
 from classwise.data.batches import Batches
+from classwise.judging.audits import read_ledger
 from classwise.report.partial import partial_table
+from classwise.statistics.evidence import confidence_sequence, evidence
+
+
+def examine(batches, names, judge, *, clock=None, advance=None, **limits):
+    """Walk through made-up images; `judge` is shown those of each step."""
+
+    def shown(view):
+        rows = torch.from_numpy(view.numbers)
+        return judge(Batches(batches.images[rows], batches.labels[rows], rows, len(rows)))
+
+    more = {"clock": clock} if clock else {}
+    found = view_of(batches, names)
+    return sequential.examine(found, shown, Limits(**limits), advance=advance, **more)
 
 
 def likelihood(total, size, hits, misses):
@@ -402,13 +416,13 @@ def linear(tmp_path, monkeypatch):
 
 
 def test_a_target_is_asked_and_its_ledger_goes_on(linear, tmp_path, monkeypatch):
-    shown = []
+    shown, judge = [], Condition.judge
 
-    def counting(model, batches, **facts):
-        shown.append(len(batches.labels))
-        return evaluate(model, batches, **facts)
+    def counting(self, subject, batch, tell):
+        shown.append(len(batch))
+        return judge(self, subject, batch, tell)
 
-    monkeypatch.setattr("classwise.auditing.kept.evaluate", counting)
+    monkeypatch.setattr(Condition, "judge", counting)
     facts = {"data": "digits", "attacks": "clean,pgd-5", "eps": 0.2, "quiet": True}
     folder = tmp_path / "kept"
     (found,) = audit_target(linear, folder=folder, question="worst>=0.5", **facts)
@@ -460,16 +474,16 @@ def test_a_note_says_what_the_ledger_lacks_not_what_an_audit_did(linear, tmp_pat
 def test_what_was_begun_and_broken_off_is_no_audit(linear, tmp_path, monkeypatch):
     facts = {"data": "digits", "attacks": "clean,pgd-5", "eps": 0.2, "quiet": True}
     folder = tmp_path / "kept"
-    calls = []
+    calls, judge = [], Condition.judge
 
-    def breaks(model, batches, **facts):
+    def breaks(*words):
         calls.append(1)
         if len(calls) > 6:
             raise KeyboardInterrupt
-        return evaluate(model, batches, **facts)
+        return judge(*words)
 
     with monkeypatch.context() as patch:
-        patch.setattr("classwise.auditing.kept.evaluate", breaks)
+        patch.setattr(Condition, "judge", breaks)
         with pytest.raises(KeyboardInterrupt):
             audit_target(linear, folder=folder, question="worst>=0.5", **facts)
     (kept,) = read_ledger(folder)

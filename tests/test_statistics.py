@@ -8,9 +8,11 @@ import pytest
 import torch
 from scipy import stats
 
-from classwise.auditing.intervals import simultaneous
-from classwise.auditing.metrics import ClassReport, ConditionReport
-from classwise.auditing.statistics import (
+from classwise.classes.counts import ClassCounts
+from classwise.errors import ClasswiseError
+from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.statistics.intervals import simultaneous
+from classwise.statistics.worst_class import (
     equal_classes_p_value,
     expected_worst,
     margin_of_error,
@@ -18,8 +20,6 @@ from classwise.auditing.statistics import (
     over_seeds,
     worst_class_warning,
 )
-from classwise.classes.counts import ClassCounts
-from classwise.errors import ClasswiseError
 
 
 def brute_force(sizes, rate):

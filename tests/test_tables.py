@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from test_report_runs import NASTY, synthetic_run
 
-from classwise.auditing.metrics import ClassReport, ConditionReport, count_predictions
-from classwise.auditing.predictions import AuditedWeights
+from classwise.judging.audits import AuditedWeights
+from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.report.html import load_runs
 from classwise.report.seeds import seed_rows
 from classwise.report.summary import cell, measured

@@ -16,7 +16,7 @@ from refusals import refused
 from classwise.data.dataset import Dataset, DataSource
 from classwise.laws.made_up import write_teacher
 from classwise.recipe_text import load_recipe, parse_recipe
-from classwise.training.checkpoint import read_tensors
+from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 from classwise.training.run import Run

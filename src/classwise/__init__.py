@@ -13,12 +13,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from classwise.auditing.given import audit as audit
-    from classwise.auditing.health import check_health as check_health
-    from classwise.auditing.metrics import ClassReport as ClassReport
     from classwise.classes.settings import ClassPolicy as ClassPolicy
     from classwise.data.sources import open_data as open_data
+    from classwise.doors.attacks import PGD as PGD
+    from classwise.doors.audit import audit as audit
+    from classwise.doors.autoattack import AutoAttack as AutoAttack
+    from classwise.doors.folders import diff as diff
+    from classwise.doors.folders import gate as gate
+    from classwise.doors.folders import report as report
+    from classwise.doors.health import check_health as check_health
     from classwise.errors import ClasswiseError as ClasswiseError
+    from classwise.judging.audits import read_ledger as read_ledger
+    from classwise.judging.metrics import ClassReport as ClassReport
     from classwise.recipe import Method as Method
     from classwise.recipe_text import load_recipe as load_recipe
     from classwise.slots import Slots as Slots
@@ -27,38 +33,37 @@ if TYPE_CHECKING:
     from classwise.training.run import Run as Run
 
 _HOMES = {
-    "audit": "classwise.auditing.given:audit",
-    "check_health": "classwise.auditing.health:check_health",
-    "ClassPolicy": "classwise.classes.settings:ClassPolicy",
-    "ClassReport": "classwise.auditing.metrics:ClassReport",
-    "ClasswiseError": "classwise.errors:ClasswiseError",
-    "Method": "classwise.recipe:Method",
-    "Run": "classwise.training.run:Run",
-    "Slots": "classwise.slots:Slots",
-    "TrainConfig": "classwise.training.config:TrainConfig",
-    "open_data": "classwise.data.sources:open_data",
-    "load_recipe": "classwise.recipe_text:load_recipe",
-    "train": "classwise.training.loop:train",
+    "AutoAttack": "classwise.doors.autoattack",
+    "ClassPolicy": "classwise.classes.settings",
+    "ClassReport": "classwise.judging.metrics",
+    "ClasswiseError": "classwise.errors",
+    "Method": "classwise.recipe",
+    "PGD": "classwise.doors.attacks",
+    "Run": "classwise.training.run",
+    "Slots": "classwise.slots",
+    "TrainConfig": "classwise.training.config",
+    "audit": "classwise.doors.audit",
+    "check_health": "classwise.doors.health",
+    "diff": "classwise.doors.folders",
+    "gate": "classwise.doors.folders",
+    "load_recipe": "classwise.recipe_text",
+    "open_data": "classwise.data.sources",
+    "read_ledger": "classwise.judging.audits",
+    "report": "classwise.doors.folders",
+    "train": "classwise.training.loop",
 }
 
 __all__ = [
-    "ClassPolicy",
-    "ClassReport",
-    "ClasswiseError",
-    "Method",
-    "Run",
-    "Slots",
-    "TrainConfig",
-    "audit",
-    "check_health",
-    "load_recipe",
-    "open_data",
-    "train",
+    *_HOMES,
+    "__version__",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("classwise")
     if name not in _HOMES:
         raise AttributeError(f"module 'classwise' has no attribute {name!r}")
-    module, _, attribute = _HOMES[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -74,7 +74,7 @@ def models() -> Listing:
 
 def attacks() -> Listing:
     """Every attack an audit can name."""
-    from classwise.attacks.named import KNOWN_ATTACKS
+    from classwise.attacks.attack_names import KNOWN_ATTACKS
 
     rows: list[tuple[str, ...]] = [(name, words) for name, words in KNOWN_ATTACKS.items()]
     return ("attack", "what it does"), rows

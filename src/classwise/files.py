@@ -1,8 +1,9 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+"""Files: written so that a crash leaves the old one or the new one, and known by their content."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 
@@ -31,3 +32,12 @@ def _forget(part: Path) -> None:
     """Remove what was begun, if it is there at all."""
     with contextlib.suppress(OSError):
         part.unlink()
+
+
+def file_hash(path: Path) -> str:
+    """Sixteen hex digits of a file's content."""
+    try:
+        with path.open("rb") as stream:  # piece by piece: weights may be larger than the memory
+            return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    except OSError as reason:
+        raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from classwise.auditing.target import audit_target
+from classwise.doors.targets import Wish, audit_target
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import rich_table
 from classwise.spelling import spell_eps
@@ -32,7 +32,7 @@ def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) 
     paths = [folder / recipe for recipe in RECIPES]
     for recipe, path in zip(RECIPES, paths, strict=True):
         train(recipe, CONFIG, out=path, resume=True, device=device, quiet=quiet)
-        audit_target(str(path), device=device, quiet=quiet)
+        audit_target(Wish(str(path), device=device, quiet=quiet))
     runs = load_runs(paths)
     report = folder / "report.html"
     write_report(runs, report)

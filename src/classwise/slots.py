@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from torch import Tensor
 
 from classwise.attacks.inner import InnerAttack, Reference, Start, View, with_stop
-from classwise.attacks.pgd import BatchNormMode
 from classwise.attacks.stops import StopRule
 from classwise.classes.counts import TAIL_FROM, ClassCounts
 from classwise.classes.settings import ClassPolicy, ClassSettings
 from classwise.draws import Draws
+from classwise.models.asking import BatchNormMode
 from classwise.objective import Mix, Objective, Reduction, Regulariser, StepRule
 from classwise.spelling import QUARTER, Share, parse_value
 from classwise.types import Images, Labels

@@ -212,6 +212,13 @@ def _same_number(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=5e-4) if numbers else one == other
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a setting is a number, a word, or a list of such."""
+    if isinstance(value, list | tuple):
+        return all(is_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def few_names(names: Sequence[str], most: int = 3) -> str:
     """Name the first few and count the rest.
 

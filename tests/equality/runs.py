@@ -18,7 +18,7 @@ from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import open_data
 from classwise.draws import Draws
 from classwise.recipe_text import parse_recipe
-from classwise.training.checkpoint import read_tensors
+from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import Trainer, train
 from classwise.training.run import Run

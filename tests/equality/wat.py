@@ -9,6 +9,7 @@ import torch
 
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
+from classwise.attacks.threat import Threat
 from classwise.classes.settings import ClassSettings
 from classwise.data.batches import Batches
 from classwise.methods.li2023_wat import VALID
@@ -95,7 +96,9 @@ def looked_at(valid: World) -> dict:
         slots = parse_recipe(RECIPE).slots
         base = ClassSettings.uniform(valid.num_classes, margin=EPS, step=STEP, beta=BETA)
         batches = Batches(valid.images, valid.labels, valid.index, BATCH)
-        checker = Checker({"valid": batches}, valid.num_classes, EPS, LINF, SEED, slots, base)
+        checker = Checker(
+            {"valid": batches}, valid.num_classes, Threat(LINF, EPS), SEED, slots, base
+        )
         return checker.look(valid.fresh(), frozenset({VALID}), Moment(SEED, valid.epoch, EPOCHS))
 
 

@@ -14,12 +14,12 @@ from typing import Any
 _HOMES = {
     **dict.fromkeys(
         ("FGSM", "PGD", "APGD", "APGDT", "FAB", "DeepFool", "Square"),
-        "classwise.attacks.surfaces",
+        "classwise.doors.attacks",
     ),
     # judges class by class, so it lives further down the walk
-    "AutoAttack": "classwise.auditing.autoattack",
-    "BlackBox": "classwise.attacks.blackbox",
-    "parse_attack": "classwise.attacks.named",
+    "AutoAttack": "classwise.doors.autoattack",
+    "BlackBox": "classwise.models.blackbox",
+    "parse_attack": "classwise.attacks.names",
 }
 
 __all__ = [

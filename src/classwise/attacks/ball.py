@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from classwise.attacks.projection import toward_plane
-from classwise.errors import ClasswiseError, unknown
-from classwise.spelling import parse_eps
+from classwise.errors import unknown
 from classwise.types import Images, PerSample
 
 
@@ -184,23 +182,6 @@ def parse_norm(norm: str | float) -> Ball:
     if text.lower() not in _SPELLINGS:
         raise unknown("norm", text, {ball.name for ball in _SPELLINGS.values()})
     return _SPELLINGS[text.lower()]
-
-
-def radii(eps: Any, ball: Ball, count: int) -> PerSample:
-    """Read one radius for all images, or one for each, as float64 on the processor.
-
-    >>> radii("1/4", LINF, 2).tolist(), radii([0.1, 0.2], LINF, 2).tolist()
-    ([0.25, 0.25], [0.1, 0.2])
-    """
-    if isinstance(eps, str) or np.ndim(eps) == 0:
-        return torch.full((count,), parse_eps(eps, ball.too_wide), dtype=torch.float64)
-    given = torch.as_tensor(eps, dtype=torch.float64).cpu()
-    if given.shape != (count,) or not bool(((given >= 0) & torch.isfinite(given)).all()):
-        raise ClasswiseError(
-            f"eps has shape {tuple(given.shape)} for {count} images; give one radius, or one per "
-            "image, each 0 or more"
-        )
-    return given
 
 
 def lengths(offset: Tensor) -> PerSample:

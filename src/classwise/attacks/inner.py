@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import AttackLoss, CrossEntropy, Divergence
-from classwise.attacks.pgd import BatchNormMode, batchnorm_mode, pgd
+from classwise.attacks.pgd import pgd
 from classwise.attacks.stops import StopRule
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
+from classwise.models.asking import BatchNormMode, batchnorm_mode
 from classwise.types import Batch, Images, Logits, PerSample
 
 Reference: TypeAlias = Literal["label", "clean", "teacher"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -78,24 +77,17 @@ def canonical(name: str, values: Mapping[str, Any], table: Mapping[str, Option])
     >>> canonical("pgd-20", {"start": "uniform", "step": 2 / 255}, table)
     'pgd-20(step=2/255)'
     """
-    said = [
-        f"{option}={_written(values[option])}"
-        for option in table
-        if values[option] != table[option].default
-    ]
+    said = [f"{option}={value}" for option, value in said_options(values, table).items()]
     return f"{name}({','.join(said)})" if said else name
 
 
-def without_eps(name: str) -> str:
-    """The name of an attack without its own radius, which its rows say as well.
-
-    >>> without_eps("pgd-20(eps=4/255,restarts=2)"), without_eps("fgsm(eps=0.1)")
-    ('pgd-20(restarts=2)', 'fgsm')
-    >>> without_eps("suite(apgd-ce,square(p=0.5),eps=4/255)")
-    'suite(apgd-ce,square(p=0.5))'
-    """
-    rest = re.sub(r"(?<=[(,])eps=[^,()]*,?", "", name)
-    return rest.replace(",)", ")").removesuffix("()")
+def said_options(values: Mapping[str, Any], table: Mapping[str, Option]) -> dict[str, str]:
+    """Options that are not the default, as they are written, in the table's order."""
+    return {
+        option: _written(values[option])
+        for option in table
+        if values[option] != table[option].default
+    }
 
 
 def _written(value: Any) -> str:

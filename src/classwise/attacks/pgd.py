@@ -5,20 +5,16 @@ FGSM is one step of it, a targeted attack is another loss, early stopping is a m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, TypeAlias
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from classwise.attacks.ball import LINF, Ball, per_image
 from classwise.attacks.losses import AttackLoss
 from classwise.attacks.stops import StopWatch
 from classwise.spelling import Share
 from classwise.types import Images, LogitModel, PerSample
-
-BatchNormMode: TypeAlias = Literal["train", "eval", "batch"]
 
 
 def pgd(
@@ -84,46 +80,3 @@ def step_sizes(step: float | Share, radius: PerSample) -> PerSample:
         part: PerSample = step.of(radius)
         return part
     return torch.full_like(radius, step)
-
-
-_STILL = "_statistics_stay"  # on BatchNorm layers of a part that does not train
-
-
-def hold_statistics(norm: nn.Module) -> None:
-    """Keep a BatchNorm layer in eval mode for good: frozen parts stay the same function."""
-    setattr(norm, _STILL, True)
-
-
-def set_training(model: nn.Module, training: bool) -> None:
-    """Put a model in train or eval mode, except for layers whose statistics are held."""
-    model.train(training)
-    for part in model.modules():
-        if getattr(part, _STILL, False):
-            part.eval()
-
-
-@contextmanager
-def batchnorm_mode(model: nn.Module, mode: BatchNormMode) -> Iterator[None]:
-    """Put a model in the mode an attack or audit wants, and back again whatever happens.
-
-    `train`: batch statistics, running ones move (the released AT code). `eval`: running
-    statistics. `batch`: batch statistics, running ones stay as they are. Layers whose statistics
-    are held use their running ones in every mode.
-    """
-    before = [(part, part.training) for part in model.modules()]
-    tracking = [
-        (part, part.track_running_stats)
-        for part in model.modules()
-        if isinstance(part, nn.modules.batchnorm._BatchNorm)
-    ]
-    try:
-        set_training(model, mode != "eval")
-        if mode == "batch":
-            for part, _ in tracking:
-                part.track_running_stats = False
-        yield
-    finally:
-        for part, was_tracking in tracking:
-            part.track_running_stats = was_tracking
-        for module, was_training in before:
-            module.training = was_training

@@ -5,7 +5,6 @@ Comparisons are paired and tested, so that chance alone seldom raises a flag.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,18 +15,19 @@ from scipy import stats
 from torch import Tensor
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.options import without_eps
-from classwise.attacks.suite import ask
-from classwise.auditing.paired import holm
-from classwise.auditing.shards import Predictions
+from classwise.data.view import View
+from classwise.models.asking import ask
+from classwise.models.subject import Subject
+from classwise.record.rows import Predictions
 from classwise.spelling import few_names, spell_eps
+from classwise.statistics.paired import holm
 from classwise.types import Images, LogitModel, Logits
 
 Mask = npt.NDArray[np.bool_]
 FEW = 16  # images on which every audit asks twice
 SURE = 0.01  # chance of a false flag in each comparison
 _MANY = 228  # 0.98²²⁸ = 0.01
-_CLIMBS = re.compile("pgd|cw-|fab|deepfool|fgsm")
+_CLIMBING = ("pgd", "cw", "apgd", "autoattack")  # families that should beat random search
 
 
 class Flag(NamedTuple):
@@ -57,6 +57,14 @@ def random_flags(
         f"(--repeat {10 * passes})"
     )
     return [Flag("random", words)]
+
+
+def steady_flags(subject: Subject, data: View) -> list[Flag]:
+    """Whether a model answers differently when it is asked again about a few images."""
+    few = subject.take(data.images[:FEW])
+    with subject.asked():
+        model = subject.logits
+        return random_flags(model, few, ask(model, few, FEW), FEW, subject.passes)
 
 
 def tolerance(logits: Logits) -> Tensor:
@@ -90,10 +98,10 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
                         idle |= {strong.condition} if more else set()
                         flags += more
     for one in found:
+        if one.family not in ("autoattack", "suite"):
+            continue  # nothing that climbs came before the random search
         last = np.array([str(name).startswith("square") for name in one.broken_by])
-        before = without_eps(one.condition).split("square")[0]
-        climbed = before == "autoattack" or _CLIMBS.search(before)
-        if climbed and last.sum() >= max(3, 0.01 * len(last)):
+        if last.sum() >= max(3, 0.01 * len(last)):
             flags.append(
                 Flag(
                     "black-box-beats-white-box",
@@ -107,53 +115,41 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
 
 def _order(weak: Predictions, strong: Predictions) -> tuple[str, str] | None:
     """Say why `strong` should be stronger than `weak`; None if nothing says so."""
-    if weak is strong or weak.norm != strong.norm or "clean" in (weak.condition, strong.condition):
+    attacked = weak.kind == strong.kind == "attack"
+    if weak is strong or weak.norm != strong.norm or not attacked:
         return None
     near, far = float(weak.radius.max(initial=0)), float(strong.radius.max(initial=0))
-    first, second = _Attack.of(weak), _Attack.of(strong)
     pair = f"{weak.condition} breaks images that {strong.condition} does not"
-    same = without_eps(weak.condition)
-    if near < far and same == without_eps(strong.condition):
-        at = f"{same} breaks images at eps {spell_eps(near)} that it does not at {spell_eps(far)}"
+    if near < far and _course(weak) == _course(strong) and weak.family != "other":
+        name = _plain_name(weak)
+        at = f"{name} breaks images at eps {spell_eps(near)} that it does not at {spell_eps(far)}"
         return "larger-eps-weaker", at
     if near != far:
         return None
-    if first.kind == "square" and second.kind in ("pgd", "cw", "apgd", "autoattack"):
-        return ("black-box-beats-white-box", pair) if second.in_full else None
-    one_step = first.kind == "fgsm" and second.kind in ("pgd", "cw") and second.in_full
-    longer = first.kind == second.kind and first.kind in ("pgd", "cw") and first.alike(second)
-    return (
-        ("more-steps-weaker", pair) if second.steps > first.steps and (one_step or longer) else None
+    in_full = strong.strength >= 10 and not strong.weakened
+    if weak.family == "square":
+        climbs = strong.family in _CLIMBING and in_full
+        return ("black-box-beats-white-box", pair) if climbs else None
+    stepping = strong.family in ("pgd", "cw")
+    one_step = weak.family == "fgsm" and stepping and in_full
+    longer = stepping and _course(weak) == (
+        *_course(strong)[:1],
+        weak.strength,
+        *_course(strong)[2:],
     )
+    more = strong.strength > weak.strength and (one_step or longer)
+    return ("more-steps-weaker", pair) if more else None
 
 
-class _Attack(NamedTuple):
-    """What a condition's name says of its strength."""
+def _course(found: Predictions) -> tuple[str, float, str, str]:
+    """All that an attack does, but for its radius."""
+    return found.family, found.strength, found.options, found.verdict
 
-    kind: str
-    steps: int
-    options: frozenset[str]
 
-    @classmethod
-    def of(cls, found: Predictions) -> _Attack:
-        name, _, rest = without_eps(found.condition).partition("(")
-        options = frozenset(one for one in rest.rstrip(")").split(",") if one)
-        match = re.fullmatch(r"(pgd|cw)-(\d+)", name)
-        if match:
-            return cls(match[1], int(match[2]), options | {f"verdict={found.verdict}"})
-        kinds = {"fgsm": 1, "square": 0, "apgd": 100, "autoattack": 100}
-        return next((cls(k, n, options) for k, n in kinds.items() if name.startswith(k)),
-                    cls("other", 0, options))  # fmt: skip
-
-    @property
-    def in_full(self) -> bool:
-        """Not cut short, aimed elsewhere or slowed down by its options, and of some length."""
-        harmless = ("verdict=", "restarts=", "eot=", "queries=")
-        return self.steps >= 10 and all(one.startswith(harmless) for one in self.options)
-
-    def alike(self, other: _Attack) -> bool:
-        """The same but for the number of steps, which an aim may make weaker."""
-        return self.options == other.options and not any("target" in one for one in self.options)
+def _plain_name(found: Predictions) -> str:
+    """The name of an attack without its own radius."""
+    name = f"{found.family}-{found.strength:g}" if found.family in ("pgd", "cw") else found.family
+    return f"{name}({found.options})" if found.options else name
 
 
 def _upset(
@@ -179,7 +175,7 @@ def _idle(near: Predictions, far: Predictions, standing: int) -> list[Flag]:
     if standing < _MANY or large < max(2 * small * (1 - 1e-6), parse_norm(far.norm).far):
         return []
     words = (
-        f"{without_eps(far.condition)} at eps {spell_eps(large)} breaks none of the {standing} "
+        f"{_plain_name(far)} at eps {spell_eps(large)} breaks none of the {standing} "
         f"images that stand at {spell_eps(small)}"
     )
     return [Flag("larger-eps-no-stronger", words)]

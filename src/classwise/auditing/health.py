@@ -7,73 +7,66 @@ Comparisons are paired and tested, so that chance alone seldom raises one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from classwise.attacks.ball import parse_norm, radii
-from classwise.attacks.blackbox import BlackBox
 from classwise.attacks.losses import CrossEntropy, LogitGap
-from classwise.attacks.suite import ask
-from classwise.auditing.evaluate import checked, evaluate
+from classwise.attacks.names import parse_condition, parse_conditions
+from classwise.attacks.threat import Threat
 from classwise.auditing.flags import SURE, Flag, Mask, check_records, random_flags, tolerance
-from classwise.auditing.judging import device_of, eval_mode, in_its_kind
-from classwise.auditing.paired import holm
-from classwise.auditing.shards import Predictions
-from classwise.data.batches import Batches
+from classwise.auditing.plan import Plan
+from classwise.auditing.run import run_audit
+from classwise.data.view import View
+from classwise.models.asking import ask, eval_mode
+from classwise.models.subject import Subject
+from classwise.record.rows import Predictions
 from classwise.spelling import spell_eps
+from classwise.statistics.paired import holm
 from classwise.types import Batch, LogitModel
 
 _FEW = 0.05  # share of images from which a defect counts
 
 
-def check_health(
-    model: LogitModel | str,
-    images: Any,
-    labels: Any,
+def probe(
+    subject: Subject,
+    data: View,
+    threat: Threat,
     *,
-    eps: float | str = 8 / 255,
-    norm: str = "Linf",
-    class_names: Sequence[str] | None = None,
     steps: int = 10,
     queries: int = 200,
-    batch_size: int = 128,
     seed: int = 0,
 ) -> list[Flag]:
-    """Probe a model for gradient masking and broken evaluation; a few hundred images suffice.
-
-    Costs about 5·`steps` gradients and `queries` forward passes for every image. The model is
-    left as it was.
-    """
-    model, pixels, numbers, names = checked(model, images, labels, class_names)
-    count, ball = len(names), parse_norm(norm)
-    radius = float(radii(eps, ball, 1)[0])
-    home = device_of(model)
-    x = in_its_kind(model, pixels)
-    batch = Batch(x, numbers.to(home), torch.arange(len(x), device=home))
-    flags = _mode_flags(model)
-    with eval_mode(model):
-        logits = ask(model, x, batch_size, count)
-        flags += _answer_flags(model, batch, logits, batch_size, names)
-        flags += _scale_flags(model, batch, logits, batch_size)
-        black_box = isinstance(model, BlackBox)
-        if not black_box:
-            flags += _gradient_flags(model, batch, logits, batch_size, names)
-    if black_box:
-        return flags
-    data = Batches(pixels, numbers, torch.arange(len(x)), batch_size)
-    facts: dict[str, Any] = {"num_classes": count, "norm": norm, "seed": seed}
+    """Probe the subject of an audit on these images; the radius is the same for all."""
+    flags, names, width = _mode_flags(subject.logits), data.class_names, subject.width
+    given = data.batch(np.arange(len(data)))
+    home = subject.device
+    batch = Batch(subject.take(given.images), given.labels.to(home), given.index.to(home))
+    model = subject.logits
+    with subject.asked():
+        logits = ask(model, batch.images, width, subject.num_classes)
+        flags += _answer_flags(model, batch, logits, width, names)
+        flags += _scale_flags(model, batch, logits, width)
+        if subject.black_box:
+            return flags
+        flags += _gradient_flags(model, batch, logits, width, names)
+    ball, radius = threat.ball, threat.widest
+    wide = Threat(ball, min(2 * radius, 0.999 * ball.too_wide))
+    grey = Threat(ball, ball.all_grey(batch.images))
     white = f"pgd-{steps}(verdict=any)"
-    attacks = ["fgsm", white, f"square(queries={queries})"]
-    found = evaluate(model, data, attacks=attacks, eps=radius, **facts)
-    wide = min(2 * radius, 0.999 * ball.too_wide)
-    wider = evaluate(model, data, attacks=[white], eps=wide, **facts)
-    huge = [f"pgd-{2 * steps}(verdict=any)"]
-    far = evaluate(model, data, attacks=huge, eps=ball.all_grey(x), **facts)
-    return flags + check_records([*found, *wider], names) + _far_flags(far[0], names)
+    plan = Plan(
+        subject,
+        data,
+        (
+            *parse_conditions(["fgsm", white, f"square(queries={queries})"], threat, seed),
+            parse_condition(white, wide, seed),
+            parse_condition(f"pgd-{2 * steps}(verdict=any)", grey, seed),
+        ),
+    )
+    *found, far = run_audit(plan)
+    return flags + check_records(found, names) + _far_flags(far, names)
 
 
 def _mode_flags(model: LogitModel) -> list[Flag]:

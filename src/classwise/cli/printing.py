@@ -11,7 +11,7 @@ from classwise.cli.app import NO, UNDECIDED, YES, out
 from classwise.errors import unknown
 
 if TYPE_CHECKING:
-    from classwise.auditing.predictions import AuditedWeights
+    from classwise.judging.audits import AuditedWeights
 
 CLASSES = ("worst", "all")
 
@@ -35,8 +35,8 @@ def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
 
 def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command: str) -> None:
     """Print all audits; those that stopped early by what they may say, without averages."""
-    from classwise.auditing.groups import CLASS
-    from classwise.auditing.showing import own_groupings
+    from classwise.judging.groups import CLASS
+    from classwise.judging.showing import own_groupings
     from classwise.report.classes import class_table, titles
     from classwise.report.partial import partial_table
     from classwise.report.summary import remarks

@@ -21,7 +21,7 @@ from classwise.models import build_model
 from classwise.objective import Objective, Outer
 from classwise.recipe import Method, Recipe, compose
 from classwise.recipe_text import parse_recipe
-from classwise.training.checkpoint import write_tensors
+from classwise.record.tensors import write_tensors
 
 CLASS_NUMBERS = (2, 3, 10, 100)
 

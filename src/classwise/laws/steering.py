@@ -28,7 +28,7 @@ from classwise.laws.made_up import (
     renamed,
 )
 from classwise.recipe import Recipe
-from classwise.training.checkpoint import pack, read_tensors, under_prefix, write_tensors
+from classwise.record.tensors import pack, read_tensors, under_prefix, write_tensors
 
 EPOCHS = 4
 

@@ -14,7 +14,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from classwise.attacks.named import parse_attack
+from classwise.attacks.names import named_condition
 from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown
@@ -262,7 +262,7 @@ class Cost(Method):
         return self.model_copy(
             update={
                 "equalise": 1.0 if self.equalise is None else self.equalise,
-                "attack": parse_attack(self.attack or usual).name,
+                "attack": named_condition(self.attack or usual)[0],
             }
         )
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from classwise.attacks.ball import per_image
 from classwise.attacks.inner import Moment
-from classwise.attacks.pgd import BatchNormMode
 from classwise.errors import ClasswiseError
+from classwise.models.asking import BatchNormMode
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots

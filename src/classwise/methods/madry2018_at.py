@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field
 
 from classwise.attacks.inner import Start
-from classwise.attacks.pgd import BatchNormMode
 from classwise.methods.clean import LabelObjective
+from classwise.models.asking import BatchNormMode
 from classwise.recipe import Method
 from classwise.slots import AttackStep, Slots
 from classwise.spelling import QUARTER

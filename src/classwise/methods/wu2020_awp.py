@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from classwise.attacks.inner import Moment
-from classwise.attacks.pgd import batchnorm_mode
+from classwise.models.asking import batchnorm_mode
 from classwise.recipe import Among, Method, epoch_of
 from classwise.slots import Slots
 

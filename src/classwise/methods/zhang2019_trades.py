@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from classwise.attacks.losses import divergence
-from classwise.attacks.pgd import BatchNormMode
+from classwise.models.asking import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Among, Method
 from classwise.script import Script

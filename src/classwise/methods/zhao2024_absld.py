@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from classwise.attacks.losses import divergence
-from classwise.attacks.pgd import BatchNormMode
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
+from classwise.models.asking import BatchNormMode
 from classwise.objective import Outer, Term
 from classwise.recipe import Among, Method, epoch_of
 from classwise.script import Script

@@ -13,9 +13,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from classwise.auditing.groups import CLASS
-from classwise.auditing.predictions import AuditedWeights
-from classwise.auditing.showing import (
+from classwise.judging.audits import AuditedWeights
+from classwise.judging.groups import CLASS
+from classwise.judging.showing import (
     class_records,
     condition_facts,
     group_notes,

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from classwise.auditing.groups import CLASS
-from classwise.auditing.intervals import wilson
-from classwise.auditing.metrics import ConditionReport
-from classwise.auditing.rates import GroupReport
+from classwise.judging.groups import CLASS
+from classwise.judging.metrics import ConditionReport
+from classwise.judging.rates import GroupReport
 from classwise.report.summary import SIDES, SummaryRow
+from classwise.statistics.intervals import wilson
 
 
 def page_groupings(rows: Sequence[SummaryRow]) -> list[dict[str, Any]]:

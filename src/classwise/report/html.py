@@ -10,10 +10,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from classwise.auditing.intervals import wilson
-from classwise.auditing.predictions import AuditedWeights
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.judging.audits import AuditedWeights
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
 from classwise.report.seeds import seed_rows
@@ -31,6 +30,7 @@ from classwise.report.summary import (
     worst_span,
 )
 from classwise.spelling import few_names, spell_eps
+from classwise.statistics.intervals import wilson
 
 __all__ = ["ReportRun", "load_runs", "write_report"]
 

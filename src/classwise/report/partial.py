@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classwise.auditing.sequential import PartialAudit
-from classwise.auditing.showing import ALL_UP_TO, FEW
+from classwise.judging.showing import ALL_UP_TO, FEW
 from classwise.spelling import few_names, one_line
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from classwise.auditing.intervals import wilson
-from classwise.auditing.metrics import ConditionReport
 from classwise.classes.counts import TAIL_FROM
+from classwise.judging.metrics import ConditionReport
 from classwise.report.groups import page_groupings
 from classwise.report.runs import ReportRun
 from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at
 from classwise.spelling import few_names
+from classwise.statistics.intervals import wilson
 
 MAP_LIMIT = 100  # classes up to which the page draws the whole confusion map
 FLOW_LIMIT = 300  # largest confusions listed beyond that

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from classwise.auditing.predictions import AuditedWeights, read_audits
 from classwise.errors import ClasswiseError
-from classwise.training.run import Run, read_lines
+from classwise.judging.audits import AuditedWeights, read_audits
+from classwise.record.run_folder import read_lines
+from classwise.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from classwise.auditing.statistics import OverSeeds, over_seeds
 from classwise.report.runs import ReportRun
 from classwise.report.summary import MEASURES, SIDES, SummaryRow, measured, summary_rows
+from classwise.statistics.worst_class import OverSeeds, over_seeds
 
 
 @dataclass(frozen=True)

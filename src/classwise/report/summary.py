@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from classwise.auditing.metrics import ConditionReport
-from classwise.auditing.predictions import AuditedWeights
-from classwise.auditing.showing import IN_PART, worst_words
 from classwise.classes.counts import TAIL_FROM
 from classwise.errors import ClasswiseError
+from classwise.judging.audits import AuditedWeights
+from classwise.judging.metrics import ConditionReport
+from classwise.judging.showing import IN_PART, worst_words
 from classwise.methods import METHODS
 from classwise.recipe import compose
 from classwise.spelling import average_and_keep, few_names, spell_eps
@@ -55,10 +55,12 @@ def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
     rows = []
     runs = list(dict.fromkeys(audit.run for audit in audits))
     for audit in sorted(audits, key=lambda a: (runs.index(a.run), a.split, _weights_order(a))):
-        clean = next((c for c in audit.report if is_clean(c)), None)
-        attacks = [c for c in audit.report if not is_clean(c)]
+        kinds = {name: audit.report[name].kind for name in audit.report}
+        clean = next((name for name, kind in kinds.items() if kind == "clean"), None)
+        attacks = [name for name, kind in kinds.items() if kind != "clean"]
         about = audit.report.about
         for attack in attacks or [""]:
+            threatened = attack and kinds[attack] != "shift"  # a shift has no radius or verdict
             row = SummaryRow(
                 label=weights_label(audit, audits),
                 run=audit.run,
@@ -66,9 +68,9 @@ def summary_rows(audits: Sequence[AuditedWeights]) -> list[SummaryRow]:
                 weights=audit.weights,
                 split=audit.split,
                 attack=attack,
-                eps=_eps_label(audit.report[attack].eps, about) if attack else "",
-                norm=_fact("norm", audit.report[attack], about) if attack else "",
-                verdict=_fact("verdict", audit.report[attack], about) if attack else "",
+                eps=_eps_label(audit.report[attack].eps, about) if threatened else "",
+                norm=_fact("norm", audit.report[attack], about) if threatened else "",
+                verdict=_fact("verdict", audit.report[attack], about) if threatened else "",
                 clean=audit.report[clean] if clean else None,
                 robust=audit.report[attack] if attack else None,
             )
@@ -139,7 +141,8 @@ def worst_span(row: SummaryRow, measure: str, side: str) -> str:
 
 def attack_words(row: SummaryRow) -> str:
     """An attack with its own norm, radius and verdict."""
-    return f"{row.attack} ({row.norm}, eps {row.eps}, verdict {row.verdict})"
+    threat = f" ({row.norm}, eps {row.eps}, verdict {row.verdict})" if row.norm else ""
+    return f"{row.attack}{threat}"
 
 
 def percent(rate: float | None) -> str:
@@ -149,11 +152,6 @@ def percent(rate: float | None) -> str:
     ('42.6', 'no samples')
     """
     return NO_SAMPLES if rate is None else f"{100 * rate:.1f}"
-
-
-def is_clean(condition: str) -> bool:
-    """Whether a condition leaves the images alone."""
-    return condition.split()[0] == "clean"
 
 
 def _fact(name: str, report: ConditionReport, about: Mapping[str, object]) -> str:

@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from classwise.auditing.predictions import AuditedWeights
+from classwise.judging.audits import AuditedWeights
 from classwise.report.classes import (
     csv_groups,
     csv_table,

@@ -83,11 +83,11 @@ def run_job(job: Job) -> None:
     """Train and audit one run on one thread, in a process of its own."""
     import torch
 
-    from classwise.auditing.target import audit_target
+    from classwise.doors.targets import Wish, audit_target
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 
     torch.set_num_threads(1)
     recipe = parse_recipe(job.recipe, imports=job.imports)
     train(recipe, job.config, out=job.path, resume=True, device="cpu", quiet=True)
-    audit_target(str(job.path), attacks=job.attacks, device="cpu", quiet=True)
+    audit_target(Wish(str(job.path), attacks=job.attacks, device="cpu", quiet=True))

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
+from classwise.files import file_hash
 from classwise.models.card import read_card
 from classwise.models.classifier import Classifier
 from classwise.models.extra import WithExtraOutputs, find_head
 from classwise.recipe import Recipe, compose
+from classwise.record.run_folder import weights_file
 from classwise.training.config import TrainConfig
-from classwise.training.run import file_hash, weights_file
 from classwise.training.state_dict import read_state_dict
 
 _WRAPPERS = re.compile(r"^((module|_orig_mod)\.)+")  # DataParallel's and torch.compile's

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from classwise.attacks.pgd import batchnorm_mode
 from classwise.data.splits import balanced_subset, split_indices
 from classwise.errors import ClasswiseError
 from classwise.models import build_model
+from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.recipe import Recipe
+from classwise.record.run_folder import load_model
 from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
 from classwise.training.parts import freeze
-from classwise.training.run import load_model
 from classwise.types import Labels
 
 

@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from classwise.attacks.ball import parse_norm
-from classwise.attacks.fixed import radii_under
-from classwise.attacks.named import parse_attack
+from classwise.attacks.names import parse_condition
+from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, unknown
 from classwise.script import Drop
 from classwise.spelling import parse_eps, split_outside_brackets
@@ -142,8 +142,9 @@ class TrainConfig(BaseModel):
         """What to look at, passively; an attack without a radius of its own has the judge's."""
         pieces = split_outside_brackets(self.watch, ",") if self.watch else []
         found = [parse_watched(piece) for piece in pieces]
+        threat = Threat.of(self.eps_of_judge, self.norm)
         for one in found:
-            radii_under(parse_attack(one.seen.attack), self.eps_of_judge, parse_norm(self.norm), 0)
+            parse_condition(one.seen.attack, threat)  # a radius too wide for the norm is refused
         return found
 
 

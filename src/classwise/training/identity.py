@@ -13,10 +13,11 @@ from typing import Any
 import torch
 
 from classwise.data.dataset import DataSource
+from classwise.files import file_hash
 from classwise.foreign import is_foreign, source_hash
 from classwise.recipe import Recipe
+from classwise.record.run_folder import weights_file
 from classwise.training.config import TrainConfig
-from classwise.training.run import file_hash, weights_file
 
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
 PASSIVE = (

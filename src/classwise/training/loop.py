@@ -19,7 +19,7 @@ from torch import nn
 
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.inner import Moment
-from classwise.attacks.pgd import set_training
+from classwise.attacks.threat import Threat
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, Feedback, Seen
 from classwise.data.augment import fit_augment
@@ -29,8 +29,10 @@ from classwise.data.sources import open_data
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
+from classwise.models.asking import set_training
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
+from classwise.record.run_folder import append_line, read_lines, rewrite_lines
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
@@ -40,7 +42,7 @@ from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
 from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
-from classwise.training.run import Run, append_line, read_lines, rewrite_lines
+from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, load_state, save_state
 from classwise.training.step import Step
@@ -142,8 +144,7 @@ class Trainer:
         self.checker = Checker(
             splits,
             self.num_classes,
-            config.eps_of_judge,
-            ball,
+            Threat(ball, config.eps_of_judge),
             config.seed,
             self.slots,
             self.slots.alike(self.num_classes, config.eps_of_judge),

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from classwise.attacks.pgd import hold_statistics
 from classwise.errors import ClasswiseError, unknown
+from classwise.models.asking import hold_statistics
 from classwise.models.extra import named_parts
 
 

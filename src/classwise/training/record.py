@@ -9,8 +9,8 @@ from torch import nn
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
+from classwise.record.tensors import write_tensors
 from classwise.slots import Keep
-from classwise.training.checkpoint import write_tensors
 from classwise.training.run import Run
 from classwise.training.state import Progression
 

@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from classwise.classes.settings import Chain, ClassSettings, policy_state, restore_policy
 from classwise.errors import ClasswiseError
-from classwise.slots import Slots
-from classwise.training.average import RunningAverage
-from classwise.training.checkpoint import (
+from classwise.record.tensors import (
     pack,
     pack_optimiser,
     read_tensors,
@@ -23,6 +21,8 @@ from classwise.training.checkpoint import (
     with_prefix,
     write_tensors,
 )
+from classwise.slots import Slots
+from classwise.training.average import RunningAverage
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from classwise.errors import ClasswiseError
-from classwise.training.checkpoint import PickleError, read_safetensors
+from classwise.record.tensors import PickleError, read_safetensors
 
 NESTS = ("state_dict", "model", "net")  # where people's files keep the weights
 

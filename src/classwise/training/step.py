@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
 from classwise.attacks.inner import Moment
-from classwise.attacks.pgd import batchnorm_mode
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
+from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.objective import Outer, Reduction, plain_step, total
 from classwise.recipe import epoch_of

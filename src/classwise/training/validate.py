@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
 
-from classwise.attacks.ball import Ball
-from classwise.attacks.fixed import radii_under
+from classwise.attacks.condition import Condition, Traits
 from classwise.attacks.inner import Moment
-from classwise.attacks.named import parse_attack
-from classwise.attacks.pgd import batchnorm_mode
+from classwise.attacks.judged import STANDING, Judged, Tell
+from classwise.attacks.losses import LogitGap
+from classwise.attacks.names import named_condition, parse_condition
+from classwise.attacks.threat import Threat
+from classwise.auditing.plan import Plan
+from classwise.auditing.run import run_audit
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.data.batches import Batches
+from classwise.data.view import View
 from classwise.errors import ClasswiseError
 from classwise.models.classifier import all_outputs
+from classwise.models.subject import Subject
 from classwise.objective import Outer
 from classwise.recipe import Recipe
+from classwise.record.rows import Predictions
 from classwise.slots import Slots
 from classwise.training.config import TrainConfig
-from classwise.types import Batch, Labels
+from classwise.types import Batch, Logits, PerSample
+
+_OWN = Traits("robust")
 
 
 def judged_under(config: TrainConfig, recipe: Recipe, images: int) -> Seen:
@@ -30,19 +38,94 @@ def judged_under(config: TrainConfig, recipe: Recipe, images: int) -> Seen:
 
     `images` is how many there are to judge by.
     """
-    attack = parse_attack(config.valid_attack if recipe.attacks else "clean")
-    if attack.eps is not None:
-        raise ClasswiseError(f"valid_attack {attack.name}: set its eps by judge_eps instead")
+    name, eps = named_condition(config.valid_attack if recipe.attacks else "clean")
+    if eps is not None:
+        raise ClasswiseError(f"valid_attack {name}: set its eps by judge_eps instead")
     if config.eps_warmup and not recipe.attacks:
         raise ClasswiseError(f"eps_warmup is for attacks, but {recipe.name} trains without one")
     gated = [average.name for average in recipe.slots.averages if average.gate is not None]
-    if gated and (attack.name == "clean" or not images):
-        why = f"valid_attack is {attack.name}" if images else "there are no validation images"
+    if gated and (name == "clean" or not images):
+        why = f"valid_attack is {name}" if images else "there are no validation images"
         raise ClasswiseError(
             f"the gate of {gated[0]} opens on robust accuracy on validation data, but {why}; set "
             "valid=0.02 and valid_attack=pgd-10, or leave the gated average out"
         )
-    return Seen("valid", attack.name)
+    return Seen("valid", name)
+
+
+@dataclass(frozen=True)
+class OwnAttack:
+    """The attack of a recipe on held-out images, and its loss terms, as an attack of an audit.
+
+    Every class has the base settings, with the judge's eps.
+    """
+
+    slots: Slots
+    base: ClassSettings
+    moment: Moment
+    teacher: nn.Module | None
+    name: str = "robust"
+    identity: str = "robust"
+    traits: Traits = _OWN
+    verdict: str = "last"
+    needs_gradient: bool = True
+    by_batch: bool = False
+
+    def judge(
+        self,
+        subject: Subject,
+        batch: Batch,
+        threat: Threat,
+        seed: int,  # noqa: ARG002  its draws are those of the moment
+        tell: Tell,
+    ) -> Judged:
+        """Answers to the recipe's adversarial images, with the losses that training would see."""
+        parts = [
+            self._part(subject, Batch(batch.images[rows], batch.labels[rows], batch.index[rows]),
+                       threat)
+            for rows in torch.split(
+                torch.arange(len(batch), device=batch.labels.device), subject.width
+            )
+        ]  # fmt: skip
+        logits = torch.cat([logits for logits, _ in parts])
+        losses = {name: torch.cat([found[name] for _, found in parts]) for name in parts[0][1]}
+        predicted = logits.argmax(1)
+        tell(self.name, predicted == batch.labels)
+        fell_to = torch.where(predicted == batch.labels, STANDING, 0)
+        gap = -LogitGap(batch.labels)(logits)
+        steps = self.slots.inner.steps if self.slots.inner else 0
+        spent = torch.full_like(batch.labels, steps, dtype=torch.int32)
+        return Judged(predicted, gap, spent, fell_to, (self.name,), batch.images, losses)
+
+    def _part(
+        self, subject: Subject, batch: Batch, threat: Threat
+    ) -> tuple[Logits, dict[str, PerSample]]:
+        inner, objective = self.slots.inner, self.slots.objective
+        model = subject.model
+        assert inner is not None
+        assert objective is not None
+        assert isinstance(model, nn.Module)
+        rows = self.base.to(batch.labels.device).rows(batch.labels)
+        inner = replace(inner, batchnorm="eval")  # held-out images leave no trace in the model
+        teacher = None
+        if self.teacher is not None:
+            with torch.no_grad():
+                teacher = self.teacher(batch.images)
+        views = {"clean": batch.images} | inner.perturb(
+            model,
+            batch,
+            self.moment,
+            radius=rows.margin,
+            step=rows.step,
+            ball=threat.ball,
+            teacher=teacher,
+        )
+        with torch.no_grad():
+            outputs = {view: all_outputs(model, views[view]) for view in objective.views}
+        terms = objective.terms(Outer(outputs, batch.labels, rows, teacher=teacher))
+        losses = {term.name: term.values for term in terms}
+        losses["total"] = torch.stack([t.weight * t.scale * t.values for t in terms]).sum(0)
+        return outputs["robust"][:, : subject.num_classes], losses
 
 
 @dataclass(frozen=True)
@@ -54,74 +137,41 @@ class Checker:
 
     splits: Mapping[str, Batches]
     num_classes: int
-    eps: float
-    ball: Ball
+    threat: Threat
     seed: int
     slots: Slots
     base: ClassSettings  # at this eps
     teacher: nn.Module | None = None
+    _read: dict[str, Condition] = field(default_factory=dict)  # names are read once
 
     def look(
         self, model: nn.Module, needs: frozenset[Seen], moment: Moment
     ) -> dict[Seen, ClassCounts]:
         """Statistics for those of the splits and conditions that somebody needs."""
-        found = {}
-        for seen in sorted(needs):
-            batches = self.splits.get(seen.split)
-            if batches is not None and len(batches.labels) and seen != Seen("train", "robust"):
-                found[seen] = self._counts(model, batches, seen.attack, moment)
+        found: dict[Seen, ClassCounts] = {}
+        for split, batches in self.splits.items():
+            wanted = sorted(seen for seen in needs if seen.split == split)
+            wanted = [seen for seen in wanted if seen != Seen("train", "robust")]
+            if wanted and len(batches.labels):
+                subject = Subject(model, self.num_classes, batches.batch_size)
+                data = View(batches.images, batches.labels, batches.origin)
+                conditions = tuple(self._condition(seen.attack, moment) for seen in wanted)
+                rows = run_audit(Plan(subject, data, conditions))
+                found |= {s: self._counts(r) for s, r in zip(wanted, rows, strict=True)}
         return found
 
-    def _counts(
-        self, model: nn.Module, batches: Batches, attack: str, moment: Moment
-    ) -> ClassCounts:
-        empty = torch.zeros(self.num_classes, self.num_classes, dtype=torch.int64)
-        whole: ClassCounts | None = None
-        with batchnorm_mode(model, "eval"):
-            for batch in batches.in_order():
-                if attack == "robust":
-                    part = self._under_own_attack(model, batch, moment)
-                else:
-                    part = self._under_named_attack(model, batch, attack)
-                whole = part if whole is None else whole + part
-        return ClassCounts(empty) if whole is None else whole.to("cpu")
+    def _condition(self, attack: str, moment: Moment) -> Condition:
+        if attack == "robust":
+            own = OwnAttack(self.slots, self.base, moment, self.teacher)
+            return Condition(None, own, self.threat, self.seed)
+        if attack not in self._read:
+            self._read[attack] = parse_condition(attack, self.threat, self.seed)
+        return self._read[attack]
 
-    def _under_named_attack(self, model: nn.Module, batch: Batch, attack: str) -> ClassCounts:
-        condition = parse_attack(attack)
-        radius = radii_under(condition, self.eps, self.ball, len(batch))
-        images = condition.perturb(model, batch, eps=radius, ball=self.ball, seed=self.seed)
-        with torch.no_grad():
-            predicted: Labels = model(images).argmax(1)
-        return ClassCounts.of(batch.labels, predicted, num_classes=self.num_classes)
-
-    def _under_own_attack(self, model: nn.Module, batch: Batch, moment: Moment) -> ClassCounts:
-        """The recipe's own attack and loss terms, with the base settings for every class."""
-        inner, objective = self.slots.inner, self.slots.objective
-        assert inner is not None
-        assert objective is not None
-        rows = self.base.to(batch.labels.device).rows(batch.labels)
-        inner = replace(inner, batchnorm="eval")  # held-out images leave no trace in the model
-        teacher = None
-        if self.teacher is not None:
-            with torch.no_grad():
-                teacher = self.teacher(batch.images)
-        views = {"clean": batch.images} | inner.perturb(
-            model,
-            batch,
-            moment,
-            radius=rows.margin,
-            step=rows.step,
-            ball=self.ball,
-            teacher=teacher,
-        )
-        with torch.no_grad(), batchnorm_mode(model, "eval"):
-            outputs = {view: all_outputs(model, views[view]) for view in objective.views}
-        terms = objective.terms(Outer(outputs, batch.labels, rows, teacher=teacher))
-        losses = {term.name: term.values for term in terms}
-        losses["total"] = torch.stack([t.weight * t.scale * t.values for t in terms]).sum(0)
+    def _counts(self, found: Predictions) -> ClassCounts:
         return ClassCounts.of(
-            batch.labels,
-            outputs["robust"][:, : self.num_classes].argmax(1),
+            torch.from_numpy(found.label),
+            torch.from_numpy(found.predicted),
             num_classes=self.num_classes,
-            losses=losses,
+            losses={name: torch.from_numpy(value) for name, value in found.losses.items()} or None,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from classwise.attacks.named import parse_attack
+from classwise.attacks.names import named_condition
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
 from classwise.errors import ClasswiseError, unknown
@@ -36,7 +36,7 @@ def parse_watched(text: str, splits: Sequence[str] = ("train", "test")) -> Watch
             f"watch {text!r}: write SPLIT:ATTACK with {' or '.join(splits)}, as in test:pgd-20, "
             "or SPLIT:ATTACK@AVERAGE, as in test:pgd-20@ema"
         )
-    return Watched(Seen(split, parse_attack(attack).name), average.strip())
+    return Watched(Seen(split, named_condition(attack)[0]), average.strip())
 
 
 def rates(found: Mapping[Seen, ClassCounts], average: str) -> dict[str, Any]:

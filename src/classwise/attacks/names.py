@@ -1,0 +1,142 @@
+"""Conditions as an audit names them: `clean`, `pgd-20`, `mypackage:Blur(radius=2)>pgd-20`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from classwise.attacks.attack_names import KNOWN_ATTACKS, parse_attack
+from classwise.attacks.ball import L2_BALL
+from classwise.attacks.condition import Attack, Condition, Traits
+from classwise.attacks.options import read_options
+from classwise.attacks.other_libraries import Foreign
+from classwise.attacks.shift import OwnTransform, is_transform, spelled
+from classwise.attacks.threat import Threat
+from classwise.errors import ClasswiseError, unknown
+from classwise.models import import_object
+from classwise.spelling import parse_call, parse_eps, split_outside_brackets
+
+
+def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = False) -> Condition:
+    """Read one condition: `clean`, an attack, a transform of the user's, or that and an attack.
+
+    `own` allows `module:Transform`, which is imported: only for what the user wrote just now.
+
+    >>> parse_condition("pgd-20(eps=4/255)", Threat.of("8/255")).threat.radius == 4 / 255
+    True
+    """
+    first, *rest = split_outside_brackets(text, ">")
+    if len(rest) > 1:
+        raise ClasswiseError(f"{text}: write at most one transform and one attack, as A>pgd-20")
+    call = first.strip()
+    if rest or ":" in call.partition("(")[0]:
+        shift = _own_thing(call, own)
+        if rest and not isinstance(shift, OwnTransform):
+            raise ClasswiseError(f"{text}: only an image transform can come before an attack")
+        if not rest:
+            single = isinstance(shift, OwnTransform)
+            return Condition(shift, None, None, seed) if single else _under(shift, threat, seed)  # type: ignore[arg-type]
+        attack, eps = parse_attack(rest[0].strip())
+        return Condition(shift, attack, _threat(threat, eps), seed)  # type: ignore[arg-type]
+    if call.partition("(")[0].strip() == "clean":
+        read_options(parse_call(call), {})
+        return Condition()
+    attack, eps = parse_attack(call)
+    return Condition(None, attack, _threat(threat, eps), seed)
+
+
+def parse_conditions(
+    attacks: str | Sequence[Any], threat: Threat, seed: int = 0, *, own: bool = True
+) -> tuple[Condition, ...]:
+    """Read a comma-separated list, or a list of names, attack objects, transforms and conditions.
+
+    None may appear twice.
+
+    >>> [one.name for one in parse_conditions("clean, suite(apgd-ce,square)", Threat.of(0.1))]
+    ['clean', 'suite(apgd-ce,square)']
+    """
+    given = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
+    parsed = tuple(
+        parse_condition(one.strip(), threat, seed, own=own)
+        if isinstance(one, str)
+        else _given(one, threat, seed)
+        for one in given
+        if not isinstance(one, str) or one.strip()
+    )
+    if not parsed:
+        raise ClasswiseError(f"no attack given; known: {', '.join(KNOWN_ATTACKS)}")
+    if len({one.name for one in parsed}) < len(parsed):
+        raise ClasswiseError(f"an attack is named twice in {', '.join(a.name for a in parsed)}")
+    return parsed
+
+
+def named_condition(text: str) -> tuple[str, float | None]:
+    """The one spelling of a condition, and the radius that it states; nothing is imported.
+
+    >>> named_condition("pgd-10( eps = 8/255)")[0]
+    'pgd-10(eps=8/255)'
+    """
+    threat = Threat(L2_BALL, 0.0)  # under which any radius may be meant
+    found = parse_condition(text, threat)
+    own = found.threat is not None and found.threat is not threat
+    return found.name, found.threat.widest if own and found.threat else None
+
+
+def traits_named(name: str) -> tuple[str, Traits]:
+    """Kind and traits of a condition whose record has its name alone, as old ones do."""
+    if name == "clean":
+        return "clean", Traits("clean")
+    try:
+        return "attack", parse_attack(name).attack.traits
+    except ClasswiseError:
+        return "attack", Traits("other")
+
+
+def _given(one: Any, threat: Threat, seed: int) -> Condition:
+    """What a list of attacks may hold beside names."""
+    if isinstance(one, Condition):
+        return one
+    known = getattr(one, "condition", None)  # our own attack objects
+    if isinstance(known, Condition):
+        return known
+    if isinstance(one, type):
+        raise ClasswiseError(f"{one.__name__} is a class; make an object of it, {one.__name__}(…)")
+    return (
+        Condition(OwnTransform.of(one), None, None, seed)
+        if is_transform(one)
+        else _under(Foreign.of(one), threat, seed)
+    )
+
+
+def _own_thing(text: str, own: bool) -> OwnTransform | Foreign:
+    """Import what the user named: a transform, or an attack of their own."""
+    call = parse_call(text)
+    if ":" not in call.name:
+        raise unknown("transform", text, ["module:Transform"])
+    if not own:
+        raise ClasswiseError(
+            f"{call.name} is code of its own; name it with classwise audit --attacks, or give the "
+            "object to classwise.audit"
+        )
+    if call.args:
+        raise ClasswiseError(f"{text}: name the options, as in {call.name}(option=value)")
+    found = import_object(call.name)
+    if isinstance(found, type) or call.options:
+        try:
+            found = found(**call.options)
+        except TypeError as reason:
+            raise ClasswiseError(f"{text}: {reason}") from None
+    if not is_transform(found):
+        return Foreign.of(found)
+    name = spelled(found)
+    lost = [k for k in call.options if k not in getattr(found, "__dict__", {})]
+    return OwnTransform.of(found, text.replace(" ", "") if lost else name)
+
+
+def _under(attack: Attack, threat: Threat, seed: int) -> Condition:
+    return Condition(None, attack, threat, seed)
+
+
+def _threat(threat: Threat, eps: float | None) -> Threat:
+    """The threat of all, or the one of an attack that states its radius."""
+    return threat if eps is None else Threat(threat.ball, parse_eps(eps, threat.ball.too_wide))

@@ -1,0 +1,1 @@
+"""Answers about images with small changes, from a part of the network."""

@@ -1,0 +1,1 @@
+"""Searches with the verdict `any`: one engine, and the attacks that run on it."""

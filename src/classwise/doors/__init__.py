@@ -1,0 +1,1 @@
+"""Ways in from Python: `audit`, and attacks as objects people know."""

@@ -1,0 +1,80 @@
+"""Audit a model that is at hand in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from classwise.attacks.names import parse_conditions
+from classwise.attacks.threat import Threat
+from classwise.auditing.plan import Plan
+from classwise.auditing.progress import Bar
+from classwise.auditing.run import run_audit
+from classwise.data.view import View, given_images
+from classwise.doors.findings import findings
+from classwise.judging.groups import of_samples
+from classwise.judging.metrics import ClassReport
+from classwise.models.subject import Subject
+from classwise.record.card import write_card
+from classwise.record.record import Record
+from classwise.types import LogitModel
+
+DEFAULT_ATTACKS = ("clean", "pgd-20")
+BLACK_BOX_ATTACKS = ("clean", "square")
+
+
+def audit(
+    model: LogitModel | str,
+    images: Any,
+    labels: Any,
+    *,
+    attacks: str | Sequence[Any] = DEFAULT_ATTACKS,
+    eps: float | str | Any = 8 / 255,
+    norm: str = "Linf",
+    class_names: Sequence[str] | None = None,
+    superclass_of: Sequence[int] | None = None,
+    superclass_names: Sequence[str] | None = None,
+    groups: Mapping[str, Sequence[Any]] | None = None,
+    batch_size: int = 256,
+    seed: int = 0,
+    repeat: int = 1,
+    out: str | Path | None = None,
+    name: str = "",
+    quiet: bool = True,
+) -> ClassReport:
+    """Audit any model that maps images in [0, 1] to logits, class by class.
+
+    The model may be a torch module or a function; it is used in eval mode on its own device and
+    left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
+    `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
+    shaped (n, channels, height, width). `attacks` are names, attack objects of ours, torchattacks,
+    foolbox or ART, or image transforms of your own; `eps` is one radius, or one per image. A model
+    that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so
+    many passes instead. `groups` are attributes of the images, such as
+    {"camera": ["front", "rear", …]}, one entry per image: `report.by("camera")["pgd-20"].worst`
+    (docs/groups.md).
+
+    With `out` the verdicts are kept in that folder, piece by piece: what it holds is not attacked
+    again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
+    function must have one, and another one whenever it answers differently.
+    """
+    pixels = given_images(images)
+    known = None if class_names is None else len(class_names)
+    subject = Subject.of(model, pixels, known, width=batch_size, passes=repeat, name=name)
+    data = View.given(
+        pixels, labels, subject.num_classes, class_names, superclass_of, superclass_names
+    )
+    groupings = of_samples(groups, len(pixels))
+    if subject.black_box and attacks is DEFAULT_ATTACKS:
+        attacks = BLACK_BOX_ATTACKS
+    plan = Plan(subject, data, parse_conditions(attacks, Threat.of(eps, norm, data.index), seed))
+    record = None
+    if out is not None:
+        file = Path(model).stem if isinstance(model, str | Path) else type(model).__name__
+        called = name or file
+        record = Record.of(Path(out), subject, data, recipe=called, weights="given", split="test")
+        write_card(Path(out), called, data.about())
+    with Bar(quiet) as bar:
+        found = run_audit(plan, record, bar)
+    return findings(plan, found, record, groupings)

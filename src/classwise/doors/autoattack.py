@@ -1,0 +1,191 @@
+"""AutoAttack under the call people know, with class-wise results."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from classwise.attacks.attack_names import parse_attack
+from classwise.attacks.condition import Condition
+from classwise.attacks.search.suite import Suite
+from classwise.attacks.threat import Threat
+from classwise.auditing.flags import Flag, check_records, steady_flags
+from classwise.auditing.plan import Plan
+from classwise.auditing.run import Nobody, run_audit
+from classwise.content import content_of
+from classwise.data.view import View
+from classwise.doors.attacks import found_images
+from classwise.doors.findings import remarks
+from classwise.errors import ClasswiseError, unknown
+from classwise.judging.metrics import ClassReport
+from classwise.judging.reports import class_report
+from classwise.models.subject import Subject
+from classwise.record.record import Record
+from classwise.record.rows import Predictions
+from classwise.types import Images, Labels, LogitModel
+
+_VERSIONS = {"standard": "autoattack", "rand": "autoattack-rand"}
+log = logging.getLogger("classwise")
+
+
+class AutoAttack:
+    """The standard suite, or your own list with `version="custom"`.
+
+    `run_standard_evaluation` returns adversarial images, as elsewhere; afterwards `report` holds
+    the accuracy of every class and `predictions` what broke each sample. Any number of classes
+    from two on will do. Lines are printed, or, with `verbose=False`, only logged.
+    """
+
+    def __init__(
+        self,
+        model: LogitModel,
+        norm: str | float = "Linf",
+        eps: float | str = 8 / 255,
+        seed: int | None = None,
+        verbose: bool = True,
+        attacks_to_run: Sequence[str] = (),
+        version: str = "standard",
+        device: Any = None,
+        log_path: str | Path | None = None,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        if version not in (*_VERSIONS, "custom"):
+            raise unknown("version of AutoAttack", version, (*_VERSIONS, "custom"))
+        if attacks_to_run and version != "custom":
+            raise ClasswiseError(
+                f"attacks_to_run has no effect with version={version!r}; say version='custom'"
+            )
+        self.model = model
+        self.norm = norm
+        self.eps = eps
+        self.seed = seed or 0
+        self.verbose = verbose
+        self.version = version
+        self.attacks_to_run = list(attacks_to_run)
+        self.class_names = class_names
+        self.device = device  # accepted as elsewhere; the model's own device decides
+        self.log_path = log_path
+        Threat.of(0.0, norm)  # a norm that nobody knows is refused here
+        self._plan: Plan | None = None
+        self._flags: list[Flag] = []
+        self._found: list[Predictions] = []
+
+    @property
+    def report(self) -> ClassReport:
+        """Clean and robust accuracy of every class."""
+        found, plan = [*self._found[:1], self.predictions], self._plan
+        assert plan is not None
+        report = class_report(found, plan.data)
+        flags = [*self._flags, *check_records(found, plan.data.class_names)]
+        report.about |= remarks(plan, flags)
+        return report
+
+    @property
+    def predictions(self) -> Predictions:
+        """What became of every sample, and which attack broke it."""
+        if len(self._found) < 2:
+            raise ClasswiseError("nothing has been run yet; first call run_standard_evaluation")
+        return self._found[1]
+
+    def run_standard_evaluation(
+        self,
+        x_orig: Images,
+        y_orig: Labels,
+        bs: int = 250,
+        return_labels: bool = False,
+        state_path: str | Path | None = None,
+    ) -> Any:
+        """Attack everything, `bs` images at a time; adversarial images where there are any.
+
+        `state_path` is a folder that keeps what is done, piece by piece, so that a call that broke
+        off can be repeated; `classwise report` reads it, too.
+        """
+        subject, data = self._asked(x_orig, y_orig, bs)
+        record = None if state_path is None else self._record(Path(state_path), subject, data)
+        clean = run_audit(Plan(subject, data, (Condition(),)), record)[0]
+        self._say(f"initial accuracy: {clean.correct.mean():.2%}")
+        self._flags = [] if self.version == "rand" else steady_flags(subject, data)
+        for flag in self._flags:
+            self._say(str(flag))
+        attack, _ = self._suite()
+        condition = Condition(None, attack, Threat.of(self.eps, self.norm, data.index), self.seed)
+        self._plan = Plan(subject, data, (condition,), with_images=True)
+        if record is not None:
+            known = len(record.known(self._plan.conditions, data.numbers))
+            self._say(f"{known} of {len(data)} images taken from {state_path}")
+        found = run_audit(self._plan, record, _Lines(self._say, pieces=record is not None))[0]
+        self._found = [clean, found]
+        self._say(f"robust accuracy: {found.correct.mean():.2%}")
+        moved = found_images(found, x_orig)
+        return (moved, torch.from_numpy(found.predicted).to(y_orig)) if return_labels else moved
+
+    def run_standard_evaluation_individual(
+        self, x_orig: Images, y_orig: Labels, bs: int = 250
+    ) -> dict[str, Images]:
+        """Adversarial images of each attack alone, run on all samples."""
+        alone = {}
+        for search in self._suite()[0].searches:
+            one = AutoAttack(
+                self.model, self.norm, self.eps, self.seed, self.verbose, [search.name], "custom"
+            )
+            alone[search.name] = one.run_standard_evaluation(x_orig, y_orig, bs)
+        return alone
+
+    def clean_accuracy(self, x_orig: Images, y_orig: Labels, bs: int = 250) -> float:
+        """Share of images the model gets right as they are."""
+        subject, data = self._asked(x_orig, y_orig, bs)
+        return float(run_audit(Plan(subject, data, (Condition(),)))[0].correct.mean())
+
+    def _suite(self) -> tuple[Suite, float | None]:
+        if self.version == "custom" and not self.attacks_to_run:
+            raise ClasswiseError("version='custom' needs attacks_to_run, such as ['apgd-ce']")
+        own = f"suite({','.join(self.attacks_to_run)})"
+        attack, eps = parse_attack(_VERSIONS.get(self.version, own))
+        assert isinstance(attack, Suite)
+        return attack, eps
+
+    def _asked(self, images: Images, labels: Labels, width: int) -> tuple[Subject, View]:
+        if isinstance(images, Tensor) and not images.is_floating_point():
+            raise ClasswiseError(f"images are {images.dtype}; give floats in [0, 1]")
+        function = not isinstance(self.model, nn.Module)
+        name = content_of(self.model).hex() if function else ""  # known by what it computes
+        subject = Subject.of(self.model, images, width=width, name=name)
+        names = self.class_names
+        return subject, View.given(images.detach(), labels, subject.num_classes, names)
+
+    def _record(self, folder: Path, subject: Subject, data: View) -> Record:
+        if folder.is_file():
+            raise ClasswiseError(
+                f"{folder} is a file, and the state of an evaluation is now kept in a folder; give "
+                "another state_path, or delete it"
+            )
+        return Record.of(folder, subject, data, recipe="AutoAttack", weights="given", split="test")
+
+    def _say(self, line: str) -> None:
+        if self.verbose:
+            print(line)
+        log.info(line)
+        if self.log_path is not None:
+            with Path(self.log_path).open("a") as stream:
+                stream.write(line + "\n")
+
+
+class _Lines(Nobody):
+    """Says what people who run AutoAttack are used to read."""
+
+    def __init__(self, say: Any, *, pieces: bool) -> None:
+        self.say, self.pieces, self.began = say, pieces, time.perf_counter()
+
+    def tell(self, attack: str, standing: Tensor) -> None:
+        """Say what an attack of the suite has left standing."""
+        seconds = time.perf_counter() - self.began
+        share = float(standing.double().mean())
+        of = f" of the next {len(standing)} images" if self.pieces else ""
+        line = f"robust accuracy{of} after {attack.upper()}: {share:.2%}"
+        self.say(f"{line} (total time {seconds:.1f} s)")

@@ -1,0 +1,78 @@
+"""What can be asked of folders with audits, without a model: compare, judge, show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+from classwise.judging.compare import Difference
+from classwise.judging.gate import GateReport
+from classwise.judging.gate import gate as hold_against
+from classwise.judging.groups import CLASS
+from classwise.judging.samples import diff_samples, read_samples
+from classwise.report import tables
+from classwise.report.html import write_report
+from classwise.report.runs import ReportRun, load_runs
+
+_TABLES = {
+    ".md": tables.markdown_table,
+    ".csv": tables.csv_table,
+    ".json": tables.json_text,
+    ".tex": tables.latex_table,
+}
+
+
+def diff(
+    before: str | Path,
+    after: str | Path,
+    *,
+    attacks: Sequence[str] = (),
+    weights: str | tuple[str, str] = "",
+    split: str = "test",
+    grouping: str = CLASS,
+) -> list[Difference]:
+    """Compare two audited runs on the same images, one `Difference` per condition.
+
+    `weights` are those of both, or one name for each. `grouping` may be one that either run keeps.
+    """
+    first, second = (weights, weights) if isinstance(weights, str) else weights
+    return diff_samples(
+        read_samples(Path(before), weights=first, split=split),
+        read_samples(Path(after), weights=second, split=split),
+        attacks=tuple(attacks),
+        grouping=grouping,
+    )
+
+
+def gate(contract: str | Path, run: str | Path, baseline: str | Path | None = None) -> GateReport:
+    """Hold an audited run against a contract, and, if it says so, against a baseline."""
+    return hold_against(Path(contract), Path(run), None if baseline is None else Path(baseline))
+
+
+def report(
+    runs: Sequence[str | Path] | str | Path, out: str | Path = "report.html"
+) -> list[ReportRun]:
+    """Write the audits of runs in the format that the file's ending asks for.
+
+    A table of groups stands in a file of its own, beside the classes: one file, one table.
+    """
+    to, many = Path(out), [runs] if isinstance(runs, str | Path) else runs
+    if to.suffix not in (*_TABLES, ".html", ".htm"):
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
+    loaded = load_runs([Path(run) for run in many])
+    if to.suffix not in _TABLES:
+        write_report(loaded, to)
+        return loaded
+    audits = [entry for run in loaded for entry in run.audits]
+    write_atomically(to, _TABLES[to.suffix](audits).encode())
+    groups = tables.csv_groups(audits) if to.suffix == ".csv" else ""
+    if groups:
+        write_atomically(groups_file(to), groups.encode())
+    return loaded
+
+
+def groups_file(to: Path) -> Path:
+    """Where the groups stand that go with a table of classes."""
+    return to.with_suffix(".groups.csv")

@@ -1,0 +1,1 @@
+"""Rows -> groups -> metrics -> comparison and gate."""

@@ -1,0 +1,170 @@
+"""Reports that are queries over the record of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from classwise.auditing.sequential import PartialAudit
+from classwise.classes.counts import ClassCounts
+from classwise.errors import ClasswiseError, unknown
+from classwise.judging.group_files import count_groups, kept_groupings
+from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
+from classwise.record.remarks import read_note, read_remarks
+from classwise.record.shards import open_table, read_abouts
+from classwise.spelling import conditions_meant, spell_eps
+
+
+@dataclass(frozen=True)
+class AuditedWeights:
+    """One row of a table: the weights of a run, and what audits found."""
+
+    run: str
+    recipe: str
+    weights: str
+    split: str
+    report: ClassReport
+    partial: PartialAudit | None = None  # where a question or a time limit chose the images
+
+
+def read_ledger(
+    path: Path, *, attacks: Sequence[str] = (), weights: str = "", split: str = ""
+) -> list[AuditedWeights]:
+    """Recompute reports from a ledger, without a model: all it holds, or what is asked for.
+
+    `classwise audit --from LEDGER` prints these.
+    """
+    if not path.is_dir():
+        raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
+    audits = read_audits(path, read_card(path))
+    if not audits:
+        raise ClasswiseError(f"{path} holds no audit yet; first run: classwise audit")
+    for name, wanted in (("weights", weights), ("split", split)):
+        known = {getattr(one, name) for one in audits}
+        if wanted and wanted not in known:
+            raise unknown(f"{name} in {path}", wanted, known)
+        audits = [one for one in audits if not wanted or getattr(one, name) == wanted]
+    if not attacks:
+        return audits
+    chosen = []
+    for one in audits:
+        meant = {attack: conditions_meant(attack, one.report) for attack in attacks}
+        for attack, fitting in meant.items():
+            if not fitting:
+                raise unknown(f"condition in {path}", attack, one.report)
+        names = [n for n in one.report if any(n in fitting for fitting in meant.values())]
+        report = ClassReport([one.report[n] for n in names], one.report.about)
+        chosen.append(replace(one, report=report))
+    return chosen
+
+
+def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
+    """Every audit stored in a run folder, one entry per weights and split.
+
+    Audits of one condition at several radii stand side by side as `pgd-20 eps=0.1`. Weights that
+    changed between two audits are told apart by their hash, as `last@3f2a…`; so are data. Each
+    audit has the class names it was written with; `about` is for those that say nothing.
+    """
+    facts = audit_facts(folder)
+    said = {
+        key: described_by(about, own) for key, own in read_abouts(ledger_folder(folder)).items()
+    }
+    abouts = {_key(one): said.get((one["model_hash"], one["data_hash"]), about) for one in facts}
+    with open_table(ledger_folder(folder)) as base:
+        cells = base.execute(
+            "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
+            " FROM rows GROUP BY ALL"
+        ).fetchall()
+        tallies = count_groups(base, kept_groupings(folder))
+    tables = {}
+    for key, own in abouts.items():
+        count = len(own["data"]["class_names"])
+        tables[key] = torch.zeros(count, count, dtype=torch.int64)
+    for *where, label, predicted, count in sorted(cells, key=lambda cell: -max(cell[5:7])):
+        table = tables[tuple(where)]
+        if max(label, predicted) >= len(table):
+            raise ClasswiseError(
+                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
+                f"{len(table)} classes; its run.json belongs to other data"
+            )
+        table[label, predicted] = count
+    groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
+    for one in facts:
+        data = abouts[_key(one)]["data"]
+        groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
+        report = ConditionReport(
+            one["condition"],
+            ClassCounts(tables[_key(one)]),
+            tuple(data["class_names"]),
+            *groups_of,
+            eps=one["radius"],
+            groups=tallies.get(_key(one), {}),
+            kind=one["kind"] or "",
+            norm=one["norm"],
+            verdict=one["verdict"],
+            unfinished=read_note(folder, one),
+        )
+        shown = one["shown_weights"], one["shown_split"]
+        groups.setdefault(shown, []).append((one, report))
+    audits = []
+    for (weights, split), found in sorted(groups.items()):
+        whole = _side_by_side(found)
+        whole.about |= read_remarks(folder, [one for one, _ in found])
+        recipe = abouts[_key(found[0][0])]["recipe_name"]
+        audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
+    return audits
+
+
+def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> ClassReport:
+    """One report over all conditions; those of one name say in what they differ."""
+    labels = condition_labels([facts for facts, _ in found])
+    pairs = sorted(zip(labels, found, strict=True), key=lambda p: (p[1][0]["radius"], p[0]))
+    conditions = [replace(report, condition=label) for label, (_, report) in pairs]
+    radii = sorted({facts["radius"] for facts, _ in found if facts["radius"]})
+    attacked = [facts for facts, one in found if one.kind != "clean"] or [found[0][0]]
+    about = {
+        "eps": ", ".join(spell_eps(radius) for radius in radii),
+        "norm": ", ".join(sorted({facts["norm"] for facts in attacked})),
+        "verdict": ", ".join(sorted({facts["verdict"] for facts in attacked})),
+    }
+    return ClassReport(conditions, about)
+
+
+def condition_labels(facts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name each condition by its attack, and by what tells it from others of that attack.
+
+    >>> one = {"condition": "fgsm", "radius": 0.1, "seed": 0, "norm": "Linf", "verdict": "last"}
+    >>> condition_labels([one]), condition_labels([one, one | {"radius": 0.2}])
+    (['fgsm'], ['fgsm eps=0.1 seed=0', 'fgsm eps=0.2 seed=0'])
+    >>> condition_labels([one, one | {"radius": 8 / 255}])[1]
+    'fgsm eps=8/255 seed=0'
+    """
+    labels = []
+    for one in facts:
+        same = [other for other in facts if other["condition"] == one["condition"]]
+        label = str(one["condition"])
+        if len(same) > 1:
+            label += f" eps={spell_eps(one['radius'])} seed={one['seed']}"
+            for fact in ("norm", "verdict"):
+                if len({other[fact] for other in same}) > 1:
+                    label += f" {fact}={one[fact]}"
+        labels.append(label)
+    # Radii that differ from sample to sample may have the same largest one.
+    twice = {label for label in labels if labels.count(label) > 1}
+    return [
+        f"{label} key={one['attack_key'][:6]}" if label in twice else label
+        for label, one in zip(labels, facts, strict=True)
+    ]
+
+
+def _key(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(facts[n] for n in ("weights", "split", "model_hash", "data_hash", "attack_key"))
+
+
+def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)

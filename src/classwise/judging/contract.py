@@ -1,0 +1,159 @@
+"""What a model must keep, as people write it: a contract of rules in TOML."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from classwise.errors import ClasswiseError
+from classwise.judging.groups import CLASS
+from classwise.spelling import parse_eps, spell_eps
+
+
+def parse_share(value: Any) -> float:
+    """Read a share as people write it; a bare 15 is refused, since it might be 15 % or 1500 %.
+
+    >>> parse_share("15 %"), parse_share("3 points"), parse_share(0.4)
+    (0.15, 0.03, 0.4)
+    """
+    text = re.fullmatch(r"\s*([0-9.]+)\s*(%|per cent|percent|points?)\s*", str(value))
+    try:
+        share = float(text[1]) / 100 if text else float(value)
+    except (TypeError, ValueError):
+        share = math.nan
+    if isinstance(value, bool) or not 0 <= share <= 1:
+        raise ValueError(f'{value!r} is no share; write 0.15, "15 %" or "3 points"')
+    return share
+
+
+Share = Annotated[float, BeforeValidator(parse_share)]
+_DEMANDS = (
+    *("no_class_below", "no_group_below", "at_least", "overall_at_least"),
+    *("no_class_drops_more_than", "no_group_drops_more_than"),
+)
+_OF_GROUPS = ("no_group_below", "group", "no_group_drops_more_than")
+
+
+class Rule(BaseModel):
+    """One demand under one attack, on classes or on the `groups` of another grouping.
+
+    Without `confidence` the observed rates decide; with it a rule fails only where the data prove
+    it broken, and `strict` also fails what they leave undecided.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    under: str
+    no_class_below: Share | None = None
+    class_name: str | None = Field(None, alias="class")
+    at_least: Share | None = None
+    overall_at_least: Share | None = None
+    no_class_drops_more_than: Share | None = None
+    groups: str | None = None  # a grouping, such as camera; group is one of it, such as rear
+    group: str | None = None
+    no_group_below: Share | None = None
+    no_group_drops_more_than: Share | None = None
+    confidence: float | None = Field(None, gt=0.5, lt=1)
+    strict: bool = False
+    # a contract does not know the norm, so it may ask for any radius
+    eps: Annotated[float | None, BeforeValidator(lambda eps: parse_eps(eps, math.inf))] = None
+
+    @model_validator(mode="after")
+    def _one_demand(self) -> Rule:
+        given = [name for name in _DEMANDS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"a rule makes one demand, this one {len(given)}; give one of {', '.join(_DEMANDS)}"
+            )
+        if (self.class_name is None) and (self.group is None) != (self.at_least is None):
+            raise ValueError(
+                'at_least is for one class or group: class = "person", or groups = "camera" and '
+                'group = "rear", with at_least = "40 %"'
+            )
+        if self.class_name is not None and (self.at_least is None or self.group is not None):
+            raise ValueError('a named class needs both: class = "person" and at_least = "40 %"')
+        of_groups = [name for name in _OF_GROUPS if getattr(self, name) is not None]
+        if (self.groups is None) == bool(of_groups):
+            raise ValueError(
+                f'groups = "camera" belongs with one of {", ".join(_OF_GROUPS)}, and they with it'
+            )
+        return self
+
+    @property
+    def grouping(self) -> str:
+        """Whose groups the rule is about."""
+        return CLASS if self.groups is None else self.groups
+
+    @property
+    def member(self) -> str | None:
+        """The one class or group that it is about."""
+        return self.group if self.class_name is None else self.class_name
+
+    @property
+    def floor(self) -> float | None:
+        """What none of them may be below."""
+        return self.no_group_below if self.no_class_below is None else self.no_class_below
+
+    @property
+    def drop(self) -> float | None:
+        """What none of them may lose against the baseline."""
+        drop = self.no_class_drops_more_than
+        return self.no_group_drops_more_than if drop is None else drop
+
+    @property
+    def words(self) -> str:
+        """The rule as a sentence."""
+        eps = "" if self.eps is None else f" at eps {spell_eps(self.eps)}"
+        sure = "" if self.confidence is None else f" ({100 * self.confidence:g} % confidence)"
+        one = "class" if self.groups is None else f"group of {self.groups}"
+        if self.floor is not None:
+            demand = f"no {one} below {percent(self.floor)}"
+        elif self.at_least is not None:
+            of = "" if self.groups is None else f" ({self.groups})"
+            demand = f"{self.member}{of} at least {percent(self.at_least)}"
+        elif self.overall_at_least is not None:
+            demand = f"overall at least {percent(self.overall_at_least)}"
+        else:
+            sure = f" ({100 * (self.confidence or 0.95):g} % confidence)"
+            lost = f"{100 * (self.drop or 0):.3g} points"
+            demand = f"no {one} drops more than {lost} against the baseline"
+        return f"{demand} under {self.under}{eps}{sure}"
+
+
+class Contract(BaseModel):
+    """What a model must keep, rule by rule."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rule: list[Rule] = Field(min_length=1)
+    name: str = "classwise gate"
+    weights: str = ""
+    split: str = "test"
+
+
+def load_contract(path: Path) -> Contract:
+    """Read a contract; every mistake is named with its rule."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as reason:
+        raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
+        raise ClasswiseError(f"{path} is not TOML: {reason}") from None
+    try:
+        return Contract.model_validate(content)
+    except ValidationError as reason:
+        words = []
+        for error in reason.errors():
+            place = [str(p + 1) if isinstance(p, int) else str(p) for p in error["loc"]]
+            words.append(f"{' '.join(place)}: {error['msg'].removeprefix('Value error, ')}")
+        raise ClasswiseError(f"{path}: {'; '.join(words)}") from None
+
+
+def percent(share: float) -> str:
+    """Write a share as people read it."""
+    return f"{100 * share:.1f} %"

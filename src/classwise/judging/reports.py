@@ -1,0 +1,43 @@
+"""From rows to the report of one audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from classwise.data.view import View
+from classwise.judging.groups import Grouping, tallies
+from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.record.rows import Predictions
+
+
+def class_report(
+    found: Sequence[Predictions],
+    data: View,
+    groupings: Mapping[str, Grouping] | None = None,
+    unfinished: str = "",
+) -> ClassReport:
+    """Derive the report from predictions; `unfinished` says what an audit in part lacks."""
+    conditions = [
+        ConditionReport(
+            one.condition,
+            count_predictions(one.label, one.predicted, len(data.class_names)),
+            data.class_names,
+            data.superclass_of,
+            data.superclass_names,
+            kind=one.kind,
+            eps=float(one.radius.max()),
+            groups=tallies(groupings, one.sample, one.label, one.correct),
+            norm=one.norm,
+            verdict=one.verdict,
+            unfinished=unfinished,
+        )
+        for one in found
+    ]
+    attacked = [one for one in found if one.kind != "clean"] or list(found)
+    about = {
+        "eps": max(float(one.radius.max()) for one in found),
+        "norm": found[-1].norm,
+        "seed": found[-1].seed,
+        "verdict": ", ".join(dict.fromkeys(one.verdict for one in attacked)),
+    }
+    return ClassReport(conditions, about)

@@ -1,0 +1,201 @@
+"""The model under audit, ready to be asked: device, precision, layout and identity, found once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from classwise.content import content_of
+from classwise.errors import ClasswiseError
+from classwise.files import file_hash
+from classwise.memory import keep_freed_memory
+from classwise.models.asking import ask, eval_mode
+from classwise.models.averaged import mean_of_passes
+from classwise.models.blackbox import BlackBox, as_model, onnx_files
+from classwise.models.twin import quick_twin
+from classwise.types import Images, LogitModel
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model that answers for images in [0, 1]; every part of an audit asks this one.
+
+    `known_by` tells a model without weights from others. The weights must not move while a subject
+    is in use: make another one afterwards.
+    """
+
+    model: LogitModel
+    num_classes: int  # K; a model may have more outputs behind these
+    width: int = 256  # images it is asked about at a time
+    passes: int = 1  # answers that each answer is the mean of
+    known_by: str | None = None
+    _found: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        images: Tensor,
+        num_classes: int | None = None,
+        *,
+        width: int = 256,
+        passes: int = 1,
+        name: str = "",
+    ) -> Subject:
+        """What the user gave: a module, a function, or the path of an ONNX file.
+
+        `images` show what it takes. A function is known by its `name`, a file by its content.
+        """
+        if width < 1:
+            raise ClasswiseError(f"batch_size is {width}; it must be at least 1")
+        known = as_model(model, as_floats(images[:1]))
+        count = output_count(known, images) if num_classes is None else num_classes
+        known_by = None
+        if isinstance(model, str | Path):
+            known_by = " ".join(file_hash(path) for path in onnx_files(Path(model)))
+        elif not isinstance(known, nn.Module):
+            known_by = name
+        if known_by and passes > 1:
+            known_by = f"{known_by} mean of {passes}"
+        return cls(mean_of_passes(known, passes), count, width, passes, known_by)
+
+    @property
+    def black_box(self) -> bool:
+        """Whether it only answers, without gradients."""
+        return isinstance(self.model, BlackBox)
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return device_of(self.model)
+
+    @cached_property
+    def logits(self) -> LogitModel:
+        """What attacks ask: the model, from and to float32 where it computes in half of that."""
+        kind = _dtype_of(self.model)
+        if kind is None or kind not in (torch.float16, torch.bfloat16):
+            return self.model
+        return _Short(self.model, kind)
+
+    @cached_property
+    def identity(self) -> str:
+        """Sixteen hex digits over all that decides its answers."""
+        return model_hash(self.model, self.known_by)
+
+    def asked(self) -> AbstractContextManager[None]:
+        """Eval mode for a while; whatever mode its parts were in comes back."""
+        keep_freed_memory()
+        return eval_mode(self.logits)
+
+    def take(self, images: Tensor) -> Images:
+        """Images as it wants them: on its device, in its precision and layout.
+
+        Convolutions like channels last; a model that asks for views of its input does not take it.
+        The first two images also show what is wrong with a model before any attack starts.
+        """
+        kind = _dtype_of(self.logits) if self.logits is self.model else torch.float32
+        home = self.device
+        if images.device != home and home.type == "cuda":
+            images = images.pin_memory()  # so that the copy need not be waited for
+        images = as_floats(images.to(home, non_blocking=home.type == "cuda"))
+        images = images if kind is None else images.to(kind)
+        if "layout" not in self._found:
+            with eval_mode(self.logits):
+                self._found["layout"] = self._layout(images[:2])
+        return images.contiguous(memory_format=self._found["layout"])
+
+    def quick(self, images: Images) -> LogitModel:
+        """A quicker twin to search on, or the model itself; built and compared with it once."""
+        if "twin" not in self._found:
+            self._found["twin"] = quick_twin(self.logits, images[:4])
+        twin: LogitModel = self._found["twin"]
+        return twin
+
+    def _layout(self, few: Images) -> torch.memory_format:
+        last, plain = torch.channels_last, torch.contiguous_format
+        try:
+            ask(self.logits, few.contiguous(memory_format=last), 2, self.num_classes)
+        except RuntimeError:
+            ask(self.logits, few.contiguous(), 2, self.num_classes)
+            return plain
+        return last
+
+
+class _Short(nn.Module):
+    """A model in half precision: radii and steps need more digits than its images have."""
+
+    def __init__(self, model: LogitModel, kind: torch.dtype) -> None:
+        super().__init__()
+        self.model: Callable[[Tensor], Tensor] = model
+        self.kind = kind
+        self.training = getattr(model, "training", False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Ask in its own precision."""
+        return self.model(images.to(self.kind)).float()
+
+
+def model_hash(model: LogitModel, known_by: Any = None) -> str:
+    """Sixteen hex digits over a model's tensors and its architecture, wherever it lies.
+
+    h = H(known_by, part₁, part₂, …), where a part is all that decides what it computes
+    (`classwise.content`). A function has no weights to look at: `known_by` must name it.
+
+    >>> one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    >>> _ = two.load_state_dict(one.state_dict())
+    >>> model_hash(one) == model_hash(two), model_hash(one) == model_hash(one.double())
+    (True, False)
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(json.dumps(known_by, sort_keys=True, default=str).encode())
+    if not isinstance(model, nn.Module):
+        if not known_by:
+            raise ClasswiseError(
+                "a ledger must know a model again, and a plain function cannot be told from "
+                "another; give it a name of its own that changes with its weights (name=…)"
+            )
+        return digest.hexdigest()
+    digest.update(content_of(model))
+    return digest.hexdigest()
+
+
+def device_of(model: LogitModel) -> torch.device:
+    """Return where a model's weights are; the processor for a plain function."""
+    first = _first_tensor(model)
+    return torch.device("cpu") if first is None else first.device
+
+
+def as_floats(images: Tensor) -> Tensor:
+    """Bytes to [0, 1]; floats stay as they are."""
+    return images.float().div_(255) if images.dtype == torch.uint8 else images
+
+
+def output_count(model: LogitModel, images: Tensor) -> int:
+    """Ask a model about one image and count its logits."""
+    kind = _dtype_of(model)
+    one = as_floats(images[:1].to(device_of(model)))
+    with eval_mode(model):
+        return int(ask(model, one if kind is None else one.to(kind), 1).shape[1])
+
+
+def _first_tensor(model: LogitModel) -> Tensor | None:
+    """The first floating-point weight or buffer of a module."""
+    if not isinstance(model, nn.Module):
+        return None
+    tensors = (*model.parameters(), *model.buffers())
+    return next((one for one in tensors if one.is_floating_point()), None)
+
+
+def _dtype_of(model: LogitModel) -> torch.dtype | None:
+    """The precision a model computes in; None for one that takes images as they are."""
+    first = _first_tensor(model)
+    return None if first is None else first.dtype

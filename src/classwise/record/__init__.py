@@ -1,0 +1,1 @@
+"""What is kept: rows, ledger, identity, remarks, the folder of a run."""

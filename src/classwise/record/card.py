@@ -1,0 +1,89 @@
+"""What a folder of audits says of itself: its run.json, and what its shards say of their data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+from classwise.record.shards import open_table, read_abouts
+
+
+def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
+    """Describe a folder that holds audits of a model we did not train."""
+    if "identity" in _read_json(folder / "run.json"):
+        raise ClasswiseError(
+            f"{folder} holds a training run, whose run.json would be lost; give another folder, or "
+            f"audit the run itself: classwise audit {folder}"
+        )
+    card = {"format": 1, "recipe_name": name, "data": dict(data)}
+    write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+
+
+def ledger_folder(path: Path) -> Path:
+    """Where the Parquet files are: in a run's predictions/, or in the folder itself."""
+    inside = path / "predictions"
+    return inside if inside.is_dir() or (path / "run.json").exists() else path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What a file says; nothing where there is none."""
+    try:
+        found = json.loads(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as reason:
+        raise ClasswiseError(f"{path} cannot be read: {reason}") from None
+    if not isinstance(found, dict):
+        raise ClasswiseError(f"{path} does not describe a run")
+    return found
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Recipe and class names of a run folder or a bare folder of shards."""
+    found = _read_json(path / "run.json")
+    if not found:
+        found = next(iter(read_abouts(ledger_folder(path)).values()), {})
+    if "class_names" not in found.get("data", {}):
+        raise ClasswiseError(
+            f"{path} holds no audit: neither a run.json nor shards that name their classes; "
+            "give a run folder, or a folder of Parquet shards written by `classwise audit`"
+        )
+    return {"recipe_name": path.name, **found}
+
+
+def described_by(card: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a shard says of itself; of its data the card, if that names the same classes.
+
+    The card may be the younger one, and know superclasses.
+    """
+    found = {**card, **own}
+    if list(own.get("data", {}).get("class_names", ())) == list(card["data"]["class_names"]):
+        found["data"] = card["data"]
+    return found
+
+
+def audit_facts(folder: Path) -> list[dict[str, Any]]:
+    """One dictionary per condition in a ledger, with the names that a report shows."""
+    with open_table(ledger_folder(folder)) as base:
+        found = base.execute(
+            "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
+            " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict,"
+            " min(kind) AS kind"
+            " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL"
+        )
+        columns = [column[0] for column in found.description or ()]
+        facts = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    models: dict[str, set[str]] = {}
+    data: dict[str, set[str]] = {}
+    for one in facts:
+        models.setdefault(one["weights"], set()).add(one["model_hash"])
+        data.setdefault(one["split"], set()).add(one["data_hash"])
+    for one in facts:
+        # A hash only where the name alone would mix two things.
+        weights, split = one["weights"], one["split"]
+        many, several = len(models[weights]) > 1, len(data[split]) > 1
+        one["shown_weights"] = f"{weights}@{one['model_hash'][:8]}" if many else weights
+        one["shown_split"] = f"{split}@{one['data_hash'][:8]}" if several else split
+    return facts

@@ -1,0 +1,103 @@
+"""The sample ledger: the same attack on the same image with the same model is run once.
+
+Every judged piece becomes a Parquet shard at once, so a crash loses about a minute; a finished
+condition is compacted into one file. Shards are named by their content: ledgers of several
+machines are merged by copying their files into one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from classwise.record.card import ledger_folder
+from classwise.record.rows import Predictions, Stamp, columns, read_back
+from classwise.record.shards import content_digest, file_stem, open_table, quoted, write_rows
+from classwise.record.shelf import Shelf
+
+Whole: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A folder of shards; `about` is what each of them says of its data.
+
+    >>> Ledger(Path("nowhere")).shelf(Stamp("r", "last", "test")).has(np.arange(2)).tolist()
+    [False, False]
+    """
+
+    folder: Path
+    about: Mapping[str, Any] = field(default_factory=dict)
+    _shelves: dict[Stamp, Shelf] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def at(cls, path: Path, about: Mapping[str, Any] | None = None) -> Ledger:
+        """Open the ledger of a run folder, or a bare folder of shards."""
+        return cls(ledger_folder(path), about or {})
+
+    def append(self, found: Predictions, stamp: Stamp) -> Path:
+        """Write one shard, whole or not at all, and know what it holds."""
+        path = self.folder / f"{file_stem(stamp, found)}--{content_digest(stamp, found)}.parquet"
+        write_rows(path, found, stamp, self.about)
+        if stamp in self._shelves:
+            self._shelves[stamp].add(found)
+            self._shelves[stamp].name(found.sample)
+        return path
+
+    def shelf(self, stamp: Stamp) -> Shelf:
+        """What is there of a model, data set and attack; the files are read the first time only."""
+        if stamp not in self._shelves:
+            self._shelves[stamp] = Shelf(self.read(stamp), self.read(stamp, named=True))
+        return self._shelves[stamp]
+
+    def read(self, stamp: Stamp, *, named: bool = False) -> Predictions | None:
+        """All verdicts of a model, data set and attack, by sample number; None if there are none.
+
+        The hashes decide. Only with `named` must the rows also carry the names of the weights
+        and the split, which may differ: the best weights are often the last ones too.
+        """
+        where = _where(stamp, named)
+        with open_table(self.folder, where) as base:
+            return _read(base, where)
+
+    def compact(self, stamp: Stamp) -> None:
+        """Put all shards of one condition into one file; the shards go once it is there."""
+        where = _where(stamp, named=True)
+        with open_table(self.folder) as base:
+            files = base.execute(
+                f"SELECT filename FROM shards GROUP BY filename HAVING bool_and({where}) "
+                "ORDER BY filename"
+            ).fetchall()
+            if len(files) < 2:
+                return
+            names = ", ".join(f"'{quoted(name)}'" for (name,) in files)
+            found = _read(base, f"{where} AND filename IN ({names})")
+        if found is None:
+            return
+        path = self.append(found, stamp)
+        for (name,) in files:
+            if Path(name) != path:
+                with contextlib.suppress(OSError):
+                    Path(name).unlink()
+
+
+def _read(base: duckdb.DuckDBPyConnection, where: str) -> Predictions | None:
+    # The view has every verdict once for each name of the weights; here names do not matter.
+    rows = base.execute(
+        f"SELECT {', '.join(columns(Predictions))} FROM rows WHERE {where} QUALIFY "
+        "row_number() OVER (PARTITION BY sample ORDER BY correct, predicted, logit_gap) = 1 "
+        "ORDER BY sample"
+    ).fetchnumpy()
+    return read_back(rows) if len(rows["sample"]) else None
+
+
+def _where(stamp: Stamp, named: bool) -> str:
+    facts = ["model_hash", "data_hash", "attack_key", *(["weights", "split"] if named else [])]
+    return " AND ".join(f"{name} = '{quoted(getattr(stamp, name))}'" for name in facts)
