@@ -26,7 +26,7 @@ WALK = {
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
-        *("asking", "blackbox", "averaged", "twin", "subject"),
+        *("asking", "blackbox", "averaged", "normalised", "twin", "subject"),
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
@@ -40,7 +40,9 @@ WALK = {
         *("rows", "shards", "card", "shelf", "ledger", "remarks", "record"),
         *("tensors", "run_folder"),
     ],
-    "auditing": ["plan", "run", "progress", "flags", "health", "question", "sequential"],
+    "auditing": [
+        *("plan", "run", "progress", "flags", "first_look", "health", "question", "sequential"),
+    ],
     "classes": [],
     "objective": [],
     "slots": [],

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from classwise.attacks.losses import CrossEntropy, LogitGap
 from classwise.attacks.names import parse_condition, parse_conditions
 from classwise.attacks.threat import Threat
+from classwise.auditing.first_look import set_up_flags
 from classwise.auditing.flags import SURE, Flag, Mask, check_records, random_flags, tolerance
 from classwise.auditing.plan import Plan
 from classwise.auditing.run import run_audit
@@ -48,7 +49,7 @@ def probe(
     with subject.asked():
         logits = ask(model, batch.images, width, subject.num_classes)
         flags += _answer_flags(model, batch, logits, width, names)
-        flags += _scale_flags(model, batch, logits, width)
+        flags += set_up_flags(model, batch, logits, width)
         if subject.black_box:
             return flags
         flags += _gradient_flags(model, batch, logits, width, names)
@@ -86,18 +87,8 @@ def _mode_flags(model: LogitModel) -> list[Flag]:
 def _answer_flags(
     model: LogitModel, batch: Batch, logits: Tensor, width: int, names: Sequence[str]
 ) -> list[Flag]:
-    """Probabilities, randomness, and answers that depend on the neighbours in the batch."""
-    flags = []
-    sums = logits.sum(1)
-    shares = ((logits >= 0) & (logits <= 1)).all() & ((sums - 1).abs() < 1e-3).all()
-    if len(logits) and bool(shares):
-        flags.append(
-            Flag(
-                "probabilities",
-                "the outputs are probabilities, not logits: a second softmax flattens the "
-                "gradients; audit the model without its softmax",
-            )
-        )
+    """Randomness, and answers that depend on the neighbours in the batch."""
+    flags: list[Flag] = []
     random = random_flags(model, batch.images, logits, width)
     if random:
         return flags + random
@@ -108,37 +99,6 @@ def _answer_flags(
         classes = tuple(names[k] for k in sorted(set(batch.labels[:few][moved].tolist())))
         words = "an image's answer depends on its batch, as with BatchNorm in train mode"
         flags.append(Flag("batch-dependent", words, classes))
-    return flags
-
-
-def _scale_flags(model: LogitModel, batch: Batch, logits: Tensor, width: int) -> list[Flag]:
-    """Feed the images as other pipelines would, and see whether the model likes that better."""
-    x = batch.images
-    mean = x.mean((0, 2, 3), keepdim=True)
-    deviation = x.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
-    probes = {
-        "double-normalisation": (
-            x * deviation + mean,
-            "images with one normalisation undone are classified better: is it applied twice?",
-        ),
-        "missing-normalisation": (
-            (x - mean) / deviation,
-            "normalised images are classified better: the model lacks its normalisation",
-        ),
-        "grey-levels": (x * 255, "images in 0 … 255 are classified better than in [0, 1]"),
-    }
-    right, flags = logits.argmax(1) == batch.labels, []
-    for name, (probe, words) in probes.items():
-        try:
-            with torch.no_grad():
-                parts = [model(part) for part in torch.split(probe, width)]
-        except Exception:  # a model that refuses such images does not like them better
-            continue
-        now = torch.cat(parts).argmax(1) == batch.labels
-        won, lost = int((now & ~right).sum()), int((right & ~now).sum())
-        gain = (won - lost) / max(len(right), 1)
-        if gain >= 0.1 and stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= 1e-3:
-            flags.append(Flag(name, f"{words} ({won} more right, {lost} fewer)"))
     return flags
 
 

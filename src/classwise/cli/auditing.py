@@ -47,7 +47,9 @@ def audit(
     weights: Annotated[
         str, typer.Option(help="Names from the run, comma-separated; `all` for all.")
     ] = "",
-    split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="test, train or all. (default: what it was not trained on)")
+    ] = "",
     limit: Annotated[int, typer.Option(help="So many images, balanced; 0 is all.", min=0)] = 0,
     minutes: Annotated[
         float | None, typer.Option(help="Audit as much as fits into so many minutes.")
@@ -172,7 +174,9 @@ def diff(
     weights: Annotated[
         str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
     ] = "",
-    split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="test, train or all. (default: what it was not trained on)")
+    ] = "",
     groups: Annotated[
         list[str] | None,
         typer.Option(help="A grouping to compare beside the classes; may be repeated."),

@@ -29,7 +29,7 @@ def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
         return "the same command with --classes all"
     words = ["classwise", "audit", "--from", str(kept)]
     words += ["--weights", weights] if weights and weights != "all" and "," not in weights else []
-    words += ["--split", split] if split != "test" else []
+    words += ["--split", split] if split else []
     return shlex.join([*words, "--classes", "all"])
 
 
@@ -46,6 +46,9 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     for audit, title in named:
         if audit.partial is not None:
             _say(f"{audit.partial.words} ({title})")
+    for words in dict.fromkeys(audit.report.about.get("images", "") for audit in audits):
+        if words:
+            _say(f"Audited: {words}.")
     for audit, title in named:
         if audit.partial is not None and not audit.partial.whole:
             again = "the same command with --classes all"

@@ -127,6 +127,8 @@ class DataSource:
     name: str
     train: Dataset
     test: Dataset
+    places: tuple[Tensor, Tensor] | None = None  # where both stood in data that were not divided
+    set_aside: bool = False  # the test part is a third that nobody but us calls one
 
     def __post_init__(self) -> None:
         if self.train.class_names != self.test.class_names:
@@ -144,10 +146,39 @@ def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
         )
     if labels.dtype.is_floating_point or labels.dtype == torch.bool:
         raise ClasswiseError(f"labels are {labels.dtype}; they must be whole class numbers")
+    if count and (int(labels.min()), int(labels.max())) == (1, num_classes):
+        raise ClasswiseError(
+            f"labels run from 1 to {num_classes}, but classes are counted from 0; subtract 1"
+        )
     if count and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
         raise ClasswiseError(
             f"labels run from {int(labels.min())} to {int(labels.max())}, "
             f"but there are {num_classes} classes, 0 to {num_classes - 1}"
+        )
+
+
+def check_numbering(labels: Tensor, where: str) -> None:
+    """Refuse labels of data without class names that cannot be the numbers of all its classes."""
+    numbers = np.unique(labels.numpy()).tolist()
+    if not numbers or numbers[0] < 0:
+        return  # told elsewhere
+    named = "or give class_names, one for every class"
+    if len(numbers) == 1:
+        raise ClasswiseError(
+            f"{where}: all {len(labels)} images are of one class, number {numbers[0]}; nothing can "
+            f"be said class by class: give images of several classes, {named}"
+        )
+    if numbers == list(range(1, len(numbers) + 1)):
+        raise ClasswiseError(
+            f"{where}: labels run from 1 to {len(numbers)}, but classes are counted from 0; "
+            f"subtract 1, {named}"
+        )
+    if numbers != list(range(len(numbers))):
+        holes = sorted(set(range(numbers[-1] + 1)) - set(numbers)) if numbers[-1] < 10**6 else []
+        some = f" (no image of class {', '.join(map(str, holes[:5]))}{', …' * (len(holes) > 5)})"
+        raise ClasswiseError(
+            f"{where}: the labels of {len(numbers)} classes run from {numbers[0]} to {numbers[-1]}"
+            f"{some if holes else ''}; number them from 0 without holes, {named}"
         )
 
 

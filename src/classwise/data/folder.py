@@ -56,10 +56,10 @@ def folder(
     if reader.bad and not skip_bad:
         raise reader.refusal()
     for part, data in zip(parts, sets, strict=True):
-        _refuse_empty(part, data, least=2 if len(parts) == 1 else 1)
+        _refuse_empty(part, data)
     reader.tell([file for part in parts for file in part.ignored])
     label = f"folder:{root.resolve().name}"
-    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, *sets)
+    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
 
 
 class _Reader:
@@ -181,14 +181,10 @@ def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
     return sides[0], sides[1]
 
 
-def _refuse_empty(part: Listing, data: Dataset, least: int) -> None:
+def _refuse_empty(part: Listing, data: Dataset) -> None:
     for name, count in zip(part.class_names, data.sizes.tolist(), strict=True):
-        if count < least:
-            why = " (one to train, one to test), or train and test folders" if least > 1 else ""
-            raise ClasswiseError(
-                f"class {name!r} in {part.folder} has {counted(count, 'readable image')}; it "
-                f"needs at least {least}{why}"
-            )
+        if not count:
+            raise ClasswiseError(f"class {name!r} in {part.folder} has no readable image")
 
 
 def _times(size: tuple[int, int]) -> str:

@@ -15,7 +15,13 @@ import numpy as np
 import torch
 
 from classwise.data.cifar import cifar10, cifar100
-from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from_arrays
+from classwise.data.dataset import (
+    Dataset,
+    DataSource,
+    check_flag,
+    check_numbering,
+    dataset_from_arrays,
+)
 from classwise.data.folder import folder
 from classwise.data.longtail import longtail
 from classwise.data.memory import empty_images
@@ -37,7 +43,7 @@ def digits() -> DataSource:
     names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     # One pixel is an eighth of a digit: moved by it, adversarial training hardly begins to learn.
     whole = dataset_from_arrays(pixels, raw.target, names, mirrored=False, moved=0)
-    return held_out("digits", whole)
+    return held_out("digits", whole, known=True)
 
 
 def npz(path: str, mirrored: bool = True, moved: int | None = None) -> DataSource:
@@ -164,9 +170,16 @@ def choose_split(source: DataSource, split: str) -> Dataset:
             return source.train
         case "all":
             train, test = source.train, source.test
-            images = empty_images((len(train) + len(test), *train.images.shape[1:]))
-            images[: len(train)], images[len(train) :] = train.images, test.images
-            return replace(train, images=images, labels=torch.cat([train.labels, test.labels]))
+            count = len(train) + len(test)
+            images, labels = (
+                empty_images((count, *train.images.shape[1:])),
+                torch.empty(count).long(),
+            )
+            every = torch.arange(count)
+            places = source.places or (every[: len(train)], every[len(train) :])
+            for part, rows in zip((train, test), places, strict=True):
+                images[rows], labels[rows] = part.images, part.labels
+            return replace(train, images=images, labels=labels)
     raise unknown("split", split, ["test", "train", "all"])
 
 
@@ -203,6 +216,14 @@ def _from_arrays(
     for name, array in arrays.items():
         if name.endswith("images") and not array.size:
             raise ClasswiseError(f"{path}: {name} holds no image; give at least one per class")
+    if "class_names" not in extra:
+        said = [
+            torch.as_tensor(np.asarray(v)).flatten()
+            for k, v in arrays.items()
+            if k.endswith("labels")
+        ]
+        if said and all(not one.dtype.is_floating_point for one in said):
+            check_numbering(torch.cat(said), path)
     if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
         sets = [
             dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)
@@ -211,7 +232,7 @@ def _from_arrays(
         if "class_names" not in extra:  # the larger number of classes holds for both
             names = max((data.class_names for data in sets), key=len)
             sets = [replace(data, class_names=names) for data in sets]
-        return DataSource(label, *sets)
+        return DataSource(label, sets[0], sets[1])
     if {"images", "labels"} <= set(arrays):
         return held_out(label, dataset_from_arrays(arrays["images"], arrays["labels"], **extra))
     raise ClasswiseError(

@@ -122,6 +122,7 @@ class View:
             "class_names": self.class_names,
             "superclass_of": self.superclass_of,
             "superclass_names": self.superclass_names,
+            "sizes": torch.bincount(self.labels, minlength=len(self.class_names)).tolist(),
         }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
+from classwise.auditing.first_look import first_look
 from classwise.auditing.plan import Plan
 from classwise.auditing.progress import Bar
 from classwise.auditing.run import run_audit
@@ -15,6 +16,7 @@ from classwise.data.view import View, given_images
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
+from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
@@ -39,6 +41,7 @@ def audit(
     batch_size: int = 256,
     seed: int = 0,
     repeat: int = 1,
+    normalise: Any = None,
     out: str | Path | None = None,
     name: str = "",
     quiet: bool = True,
@@ -51,7 +54,8 @@ def audit(
     shaped (n, channels, height, width). `attacks` are names, attack objects of ours, torchattacks,
     foolbox or ART, or image transforms of your own; `eps` is one radius, or one per image. A model
     that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so
-    many passes instead. `groups` are attributes of the images, such as
+    many passes instead. `normalise` is what the model expects and does not do itself: `cifar10`,
+    `imagenet`, or a pair of means and deviations. `groups` are attributes of the images, such as
     {"camera": ["front", "rear", …]}, one entry per image: `report.by("camera")["pgd-20"].worst`
     (docs/groups.md).
 
@@ -61,7 +65,10 @@ def audit(
     """
     pixels = given_images(images)
     known = None if class_names is None else len(class_names)
-    subject = Subject.of(model, pixels, known, width=batch_size, passes=repeat, name=name)
+    how = None if normalise is None else Normalisation.of(normalise)
+    subject = Subject.of(
+        model, pixels, known, width=batch_size, passes=repeat, name=name, normalisation=how
+    )
     data = View.given(
         pixels, labels, subject.num_classes, class_names, superclass_of, superclass_names
     )
@@ -75,6 +82,7 @@ def audit(
         called = name or file
         record = Record.of(Path(out), subject, data, recipe=called, weights="given", split="test")
         write_card(Path(out), called, data.about())
+    looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
-    return findings(plan, found, record, groupings)
+    return findings(plan, found, record, groupings, looks=looks)

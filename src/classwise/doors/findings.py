@@ -22,11 +22,13 @@ def findings(
     record: Record | None,
     groupings: Mapping[str, Grouping],
     *,
+    looks: Sequence[Flag] = (),
     partly: PartialAudit | None = None,
     probed: Sequence[Flag] | None = None,
 ) -> ClassReport:
     """The report on an audit; what a reader must know is in its `about`, and kept in the record.
 
+    `looks` are the flags of a first look, `probed` those of a health check, if there was one.
     Verdicts are compared with all that were kept before, not only with those of this audit.
     """
     names, note = plan.data.class_names, None if partly is None else partly.words
@@ -35,7 +37,7 @@ def findings(
         groupings = kept_groupings(record.folder).get(record.stamp.data_hash, {})
     unfinished = "" if partly is None or partly.whole else partly.words
     report = class_report(found, plan.data, groupings, unfinished)
-    seen = steady_flags(plan.subject, plan.data)
+    seen = [*looks, *steady_flags(plan.subject, plan.data)]
     if record is None:
         seen += check_records(found, names)
     else:

@@ -30,7 +30,7 @@ def diff(
     *,
     attacks: Sequence[str] = (),
     weights: str | tuple[str, str] = "",
-    split: str = "test",
+    split: str = "",
     grouping: str = CLASS,
 ) -> list[Difference]:
     """Compare two audited runs on the same images, one `Difference` per condition.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
+from classwise.auditing.first_look import first_look
 from classwise.auditing.flags import Flag
 from classwise.auditing.health import probe
 from classwise.auditing.plan import Plan
@@ -19,7 +22,7 @@ from classwise.auditing.progress import Bar
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
-from classwise.data.dataset import Dataset
+from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
 from classwise.data.view import View
@@ -29,13 +32,16 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
 from classwise.models import build_model
+from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
 from classwise.record.run_folder import load_model
+from classwise.record.tensors import read_tensors
 from classwise.spelling import average_and_keep
 from classwise.training.config import choose_device
 from classwise.training.run import Run
+from classwise.training.state_dict import load_whole
 
 PROBED = 200  # images that a health check looks at
 
@@ -51,7 +57,7 @@ class Wish:
     eps: float | str | None = None
     norm: str | None = None
     weights: str = ""
-    split: str = "test"
+    split: str = ""  # test, train or all; where nothing is said, what the model has not seen
     limit: int = 0  # so many images, balanced; 0 is all
     batch_size: int = 256
     seed: int = 0
@@ -59,6 +65,7 @@ class Wish:
     question: str | None = None  # stop as soon as it is settled
     health: bool = False  # probe for signs of a broken evaluation
     repeat: int = 1  # audit the mean of so many passes
+    normalise: Any = None  # what the model expects and does not do itself
     groups: Path | None = None  # a table of attributes of the split's images
     folder: Path | None = None  # where to keep the audits of what is no run
     device: str = "auto"
@@ -74,7 +81,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     """
     place = _Place.of(wish)
     source = open_data(place.data)
-    images = choose_split(source, wish.split)
+    images, split, words = _images(source, wish.split, place.trained_on)
     groupings = {} if wish.groups is None else read_table(wish.groups, len(images))
     data = View.of(images, source.name)
     if wish.limit:
@@ -87,10 +94,19 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     for name, recipe, model in _models(wish, place.run, images):
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
-            model, images.images, images.num_classes, width=wish.batch_size, passes=wish.repeat
+            model,
+            images.images,
+            images.num_classes,
+            width=wish.batch_size,
+            passes=wish.repeat,
+            normalisation=None if wish.normalise is None else Normalisation.of(wish.normalise),
         )
         plan = Plan(subject, data, _conditions(wish, place, subject))
-        record = place.record(plan, recipe, name, wish.split)
+        record = place.record(plan, recipe, name, split)
+        looks = first_look(subject, data)
+        if looks and not wish.quiet:  # before hours are spent on it
+            for flag in looks:
+                print(f"{recipe} {name}: {flag}", file=sys.stderr)
         # all weights of a run share the minutes; each gets one batch at the least
         left = wish.minutes
         if left is not None and audits:
@@ -104,9 +120,10 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
                 partly = audit_partly(plan, record, bar, limits)
                 found = partly.found
         probed = _probed(subject, data, place.threat) if wish.health else None
-        report = findings(plan, found, record, groupings, partly=partly, probed=probed)
+        report = findings(plan, found, record, groupings, partly=partly, probed=probed, looks=looks)
+        report.about["images"] = words
         run_name = place.folder.name if place.folder else wish.target
-        audits.append(AuditedWeights(run_name, recipe, name, wish.split, report, partly))
+        audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits
 
 
@@ -118,6 +135,7 @@ class _Place:
     folder: Path | None
     data: str
     threat: Threat
+    trained_on: str | None  # hash of the training images, where it is known
 
     @classmethod
     def of(cls, wish: Wish) -> _Place:
@@ -137,7 +155,9 @@ class _Place:
             raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
         eps, norm = (8 / 255, "Linf") if config is None else (config.eps_of_judge, config.norm)
         threat = Threat.of(eps if wish.eps is None else wish.eps, wish.norm or norm)
-        return cls(run, run.path if run else folder, data, threat)
+        about = run.about["data"] if run else _data_of_file(target)
+        seen = about.get("train_hash") if isinstance(about, dict) else None
+        return cls(run, run.path if run else folder, data, threat, seen)
 
     def record(self, plan: Plan, recipe: str, weights: str, split: str) -> Record | None:
         """Where the audits of some weights are kept."""
@@ -148,6 +168,36 @@ class _Place:
         return Record.of(
             self.folder, plan.subject, plan.data, recipe=recipe, weights=weights, split=split
         )
+
+
+def _data_of_file(target: str) -> object:
+    """What a weights file of ours says of its data; nothing of anything else."""
+    if not Path(target).is_file() or not target.endswith(".safetensors"):
+        return {}
+    return read_tensors(Path(target))[1].get("data", {})
+
+
+def _images(source: DataSource, split: str, trained_on: str | None) -> tuple[Dataset, str, str]:
+    """The images to audit, the name of their split, and words that say which they are.
+
+    Data that came undivided have no test part of their own: a model that was trained on two thirds
+    of them is audited on what it has not seen, any other on all.
+    """
+    if not split:
+        mine = trained_on is not None and trained_on == source.train.content_hash
+        split = "all" if source.set_aside and not mine else "test"
+    images = choose_split(source, split)
+    count, of = len(images), len(source.train) + len(source.test)
+    if split == "all":
+        words = f"all {count} images of {source.name}"
+    elif source.set_aside:
+        which = "set aside for testing" if split == "test" else "that are for training"
+        words = f"{count} of the {of} images of {source.name}, the part {which}"
+    else:
+        words = f"the {count} {split} images of {source.name}"
+    if not count:
+        raise ClasswiseError(f"{words}: there are none; audit all of them with --split all")
+    return images, split, words
 
 
 def _conditions(wish: Wish, place: _Place, subject: Subject) -> tuple[Condition, ...]:
@@ -172,6 +222,8 @@ def _models(
             f"--model {network} is for runs and weights files that were made with a model of your "
             f"own; {target} is none"
         )
+    if wish.weights and (target.endswith(".onnx") or file):
+        raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, wish.weights):
@@ -191,9 +243,21 @@ def _models(
             mean=mean,
             deviation=deviation,
         )
+        if wish.weights:
+            load_whole(model, _weights_of(wish))
         yield "given", target, model
     else:
         raise _no_target(target)
+
+
+def _weights_of(wish: Wish) -> Path:
+    """The file whose weights a model of the user's own is to have."""
+    if not Path(wish.weights).is_file():
+        raise ClasswiseError(
+            f"there is no file {wish.weights}; beside {wish.target}, --weights names a file of its "
+            "weights, such as model.safetensors or model.pth"
+        )
+    return Path(wish.weights)
 
 
 def _no_target(target: str) -> ClasswiseError:

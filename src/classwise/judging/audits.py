@@ -105,6 +105,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             eps=one["radius"],
             groups=tallies.get(_key(one), {}),
             kind=one["kind"] or "",
+            split_sizes=_tuple(data.get("sizes")),
             norm=one["norm"],
             verdict=one["verdict"],
             unfinished=read_note(folder, one),

@@ -133,7 +133,7 @@ class Contract(BaseModel):
     rule: list[Rule] = Field(min_length=1)
     name: str = "classwise gate"
     weights: str = ""
-    split: str = "test"
+    split: str = ""  # the test part, or the only one that was audited
 
 
 def load_contract(path: Path) -> Contract:

@@ -41,6 +41,7 @@ class ConditionReport(RatedGroups):
     unfinished: str = ""  # what is missing, where images were chosen by what was seen of others
     groups: Mapping[str, Tally] = field(default_factory=dict)  # of the user's own groupings
     kind: str = ""  # clean, attack, shift or shifted attack
+    split_sizes: tuple[int, ...] | None = None  # of the classes in the whole that images are from
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -86,6 +87,24 @@ class ConditionReport(RatedGroups):
     def overall(self) -> float:
         """Share of all samples that are right."""
         return self.counts.overall
+
+    @property
+    def mix_average(self) -> float | None:
+        """Σₖ (share of class k in the whole split)·accuracyₖ, where the images have another mix.
+
+        A choice that is even over the classes has an average of its own, which is not that of the
+        split. None where both are the same, or a class of the split has no image here.
+        """
+        sizes = self.counts.sizes.numpy()
+        if self.split_sizes is None or len(self.split_sizes) != len(sizes):
+            return None
+        whole = np.array(self.split_sizes, float)
+        if not whole.sum() or ((whole > 0) & (sizes == 0)).any():
+            return None
+        share = whole / whole.sum()
+        if np.abs(share * sizes.sum() - sizes).max() <= 1:  # the same mix, but for rounding
+            return None
+        return float((share * np.nan_to_num(self.rates)).sum())
 
     @property
     def by_class(self) -> dict[str, float | None]:

@@ -17,6 +17,7 @@ def class_report(
     unfinished: str = "",
 ) -> ClassReport:
     """Derive the report from predictions; `unfinished` says what an audit in part lacks."""
+    sizes = tuple(data.about()["sizes"])
     conditions = [
         ConditionReport(
             one.condition,
@@ -25,6 +26,7 @@ def class_report(
             data.superclass_of,
             data.superclass_names,
             kind=one.kind,
+            split_sizes=sizes,
             eps=float(one.radius.max()),
             groups=tallies(groupings, one.sample, one.label, one.correct),
             norm=one.norm,

@@ -61,7 +61,7 @@ class AuditedSamples:
         return math.isclose(self.conditions[label].radius.max(initial=0), eps, rel_tol=1e-6)
 
 
-def read_samples(path: Path, *, weights: str = "", split: str = "test") -> AuditedSamples:
+def read_samples(path: Path, *, weights: str = "", split: str = "") -> AuditedSamples:
     """Read the audits of a run folder or a bare ledger.
 
     Without a choice of weights the final ones are taken, or the only ones there are.
@@ -69,6 +69,9 @@ def read_samples(path: Path, *, weights: str = "", split: str = "test") -> Audit
     if not path.is_dir():
         raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
     card, every = read_card(path), audit_facts(path)
+    if not split:  # the test part, or the only one there is
+        parts = {one["shown_split"] for one in every}
+        split = parts.pop() if len(parts) == 1 else "test"
     facts = [one for one in every if one["shown_split"] == split]
     if not facts:
         there = sorted({one["shown_split"] for one in every})

@@ -21,6 +21,7 @@ from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, eval_mode
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model, onnx_files
+from classwise.models.normalised import Normalisation
 from classwise.models.twin import quick_twin
 from classwise.types import Images, LogitModel
 
@@ -38,6 +39,7 @@ class Subject:
     width: int = 256  # images it is asked about at a time
     passes: int = 1  # answers that each answer is the mean of
     known_by: str | None = None
+    normalisation: Normalisation | None = None  # put in front of it, at the user's word
     _found: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -50,23 +52,36 @@ class Subject:
         width: int = 256,
         passes: int = 1,
         name: str = "",
+        normalisation: Normalisation | None = None,
     ) -> Subject:
         """What the user gave: a module, a function, or the path of an ONNX file.
 
         `images` show what it takes. A function is known by its `name`, a file by its content.
+        `normalisation` is one that the model expects and does not do itself.
         """
         if width < 1:
             raise ClasswiseError(f"batch_size is {width}; it must be at least 1")
         known = as_model(model, as_floats(images[:1]))
-        count = output_count(known, images) if num_classes is None else num_classes
+        if normalisation is not None:
+            known = normalisation.before(known, images.shape[1])
+        outputs = output_count(known, images)
+        count = outputs if num_classes is None else num_classes
+        if count != outputs:
+            raise ClasswiseError(
+                f"the model gives {outputs} outputs, but there are {count} classes; give it data "
+                f"of {outputs} classes, or as many class names as it has outputs"
+            )
         known_by = None
         if isinstance(model, str | Path):
             known_by = " ".join(file_hash(path) for path in onnx_files(Path(model)))
         elif not isinstance(known, nn.Module):
             known_by = name
+        if known_by and normalisation is not None:
+            known_by = f"{known_by} behind {normalisation}"
         if known_by and passes > 1:
             known_by = f"{known_by} mean of {passes}"
-        return cls(mean_of_passes(known, passes), count, width, passes, known_by)
+        asked = mean_of_passes(known, passes)
+        return cls(asked, count, width, passes, known_by, normalisation)
 
     @property
     def black_box(self) -> bool:

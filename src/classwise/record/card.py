@@ -60,7 +60,7 @@ def described_by(card: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     """
     found = {**card, **own}
     if list(own.get("data", {}).get("class_names", ())) == list(card["data"]["class_names"]):
-        found["data"] = card["data"]
+        found["data"] = {**card["data"], "sizes": own["data"].get("sizes")}
     return found
 
 

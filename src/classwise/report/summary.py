@@ -197,6 +197,7 @@ def captions(audits: Sequence[AuditedWeights]) -> list[str]:
     if attacks:
         lines.append(f"Robust: {'; '.join(attacks)}.")
     lines += _distinct(sample_note(audit) for audit in audits)
+    lines += [words for audit in audits if (words := mix_note(audit))]
     for row in rows:
         for side in SIDES:
             report = row.side(side)
@@ -229,6 +230,18 @@ def sample_note(audit: AuditedWeights) -> str:
     low, high = int(sizes.min()), int(sizes.max())
     each = f"{low}" if low == high else f"{low} to {high}"
     return f"Split {audit.split}: {int(sizes.sum())} samples, {each} per class."
+
+
+def mix_note(audit: AuditedWeights) -> str:
+    """Say that an average is over a balanced choice, and what it is in the mix of the split."""
+    said = {name: one.mix_average for name, one in audit.report.items()}
+    rates = [f"{name} {percent(rate)}" for name, rate in said.items() if rate is not None]
+    if not rates:
+        return ""
+    return (
+        "Average: balanced, over as many images of each class; in the mix of the whole split it is "
+        f"{', '.join(rates)}."
+    )
 
 
 def _told_apart(rows: list[SummaryRow]) -> list[SummaryRow]:

@@ -7,7 +7,6 @@ those that fit are taken. What did not fit is told, and kept in the run's card.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +23,7 @@ from classwise.models.extra import WithExtraOutputs, find_head
 from classwise.recipe import Recipe, compose
 from classwise.record.run_folder import weights_file
 from classwise.training.config import TrainConfig
-from classwise.training.state_dict import read_state_dict
-
-_WRAPPERS = re.compile(r"^((module|_orig_mod)\.)+")  # DataParallel's and torch.compile's
+from classwise.training.state_dict import read_state_dict, unwrapped
 
 
 def tell_begin(recipe: Recipe, begin: str | Path | None) -> Recipe:
@@ -105,7 +102,7 @@ def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
     tensors, told = read_state_dict(path)
     state = model.state_dict()
     wanted = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    found = _unwrapped(tensors, wanted)
+    found = unwrapped(tensors, wanted)
     head = _Head.of(model, about["network"]["num_classes"], told, path)
     begun = Begun(path, len(wanted), classes=head.compare(about["data"], told.get("data")))
     for name, value in wanted.items():
@@ -188,16 +185,6 @@ class _Head:
 
 def _kind(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{tuple(tensor.shape)}"
-
-
-def _unwrapped(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors without the prefixes of wrappers, unless the model has such names itself."""
-    found = {name: tensor for name, tensor in tensors.items() if name in wanted}
-    for name, tensor in tensors.items():
-        bare = _WRAPPERS.sub("", name)
-        if name not in found:
-            found[name if bare in found else bare] = tensor
-    return found
 
 
 def _check(begun: Begun, wanted: Mapping[str, Tensor], fitted: Mapping[str, Any]) -> None:

@@ -132,6 +132,23 @@ class TrainConfig(BaseModel):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _nothing_is_given_and_not_used(self) -> Self:
+        plain = type(self).model_fields
+        for name, needed, unused in (
+            ("momentum", "optimiser=sgd", self.optimiser != "sgd"),
+            ("nesterov", "optimiser=sgd", self.optimiser != "sgd"),
+            ("drops", "schedule=step", self.schedule != "step"),
+            ("watch_every", "watch=SPLIT:ATTACK", not self.watch),
+            ("keep_every", f"at most {self.epochs} epochs", self.keep_every > self.epochs),
+        ):
+            if unused and getattr(self, name) not in (plain[name].default, ()):
+                raise ClasswiseError(
+                    f"{name}={getattr(self, name)} has no effect here; it needs {needed}, or "
+                    "leave it out"
+                )
+        return self
+
     @property
     def eps_of_judge(self) -> float:
         """The one radius, for every class, at which the model is judged."""

@@ -87,9 +87,21 @@ def apply_preset(
         methods = _cropped(methods, recipe, script)
         if "epochs" in options:
             settings["drops"] = _stretched(script, int(options["epochs"]))
-    config = TrainConfig(**{**settings, **options})
+    config = TrainConfig(**_without_idle({**settings, **options}, options))
     methods = [_fill(m, _reaching(_known(m, on_base), m, config)) if m.base else m for m in methods]
     return compose(methods), config
+
+
+def _without_idle(settings: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what a preset says of a schedule or optimiser that the user has replaced."""
+    for name, owner, needed in (
+        ("drops", "schedule", "step"),
+        ("momentum", "optimiser", "sgd"),
+        ("nesterov", "optimiser", "sgd"),
+    ):
+        if name not in given and given.get(owner, needed) != needed:
+            settings.pop(name, None)
+    return settings
 
 
 def preset_names() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
 from classwise.record.tensors import PickleError, read_safetensors
+from classwise.spelling import few_names
 
+_WRAPPERS = re.compile(r"^((module|_orig_mod)\.)+")  # DataParallel's and torch.compile's
 NESTS = ("state_dict", "model", "net")  # where people's files keep the weights
 
 
@@ -29,6 +32,35 @@ def read_state_dict(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if about is not None and "network" not in about:
         raise ClasswiseError(f"{path} holds a training state, not weights; take one from weights/")
     return tensors, about or {}
+
+
+def load_whole(model: nn.Module, path: Path) -> None:
+    """Give a model the weights of a file, all of them and nothing else."""
+    tensors, _ = read_state_dict(path)
+    wanted = model.state_dict()
+    found = unwrapped(tensors, wanted)
+    wrong = [n for n, value in found.items() if n in wanted and value.shape != wanted[n].shape]
+    for words, names in (
+        ("lacks", sorted(set(wanted) - set(found))),
+        ("holds what the model has not", sorted(set(found) - set(wanted))),
+        ("has other shapes of", wrong),
+    ):
+        if names:
+            raise ClasswiseError(
+                f"{path} is of another model: it {words}: {few_names(names, 4)}; give the weights "
+                "of this model, or the model of these weights"
+            )
+    model.load_state_dict(found)
+
+
+def unwrapped(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors without the prefixes of wrappers, unless the model has such names itself."""
+    found = {name: tensor for name, tensor in tensors.items() if name in wanted}
+    for name, tensor in tensors.items():
+        bare = _WRAPPERS.sub("", name)
+        if name not in found:
+            found[name if bare in found else bare] = tensor
+    return found
 
 
 def _unpickled(path: Path) -> dict[str, Tensor]:

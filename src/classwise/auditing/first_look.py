@@ -1,0 +1,102 @@
+"""A quick look at a model before its verdicts are believed: is it asked as it was trained?
+
+Every audit takes it, on a few of its images; it costs five passes over them.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy import stats
+
+from classwise.auditing.flags import Flag
+from classwise.data.splits import balanced_subset
+from classwise.data.view import View
+from classwise.models.asking import ask
+from classwise.models.subject import Subject
+from classwise.types import Batch, Labels, LogitModel, Logits
+
+LOOKED_AT = 100  # images
+_SURE = 1e-3  # chance of a false flag
+
+
+def first_look(subject: Subject, data: View) -> list[Flag]:
+    """Flags that a few images raise; nothing where the model is asked as it was trained."""
+    truth = torch.from_numpy(data.truth)
+    rows = balanced_subset(truth, min(LOOKED_AT, len(truth)), seed=0)
+    given, home = data.batch(rows), subject.device
+    batch = Batch(subject.take(given.images), given.labels.to(home), given.index.to(home))
+    with subject.asked():
+        logits = ask(subject.logits, batch.images, subject.width, subject.num_classes)
+        return set_up_flags(subject.logits, batch, logits, subject.width)
+
+
+def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) -> list[Flag]:
+    """Softmax outputs, a missing or doubled normalisation, grey levels, labels counted from 1."""
+    flags, sums = [], logits.sum(1)
+    shares = ((logits >= 0) & (logits <= 1)).all() & ((sums - 1).abs() < 1e-3).all()
+    if len(logits) and bool(shares):
+        flags.append(
+            Flag(
+                "probabilities",
+                "the outputs are probabilities, not logits: a second softmax flattens the "
+                "gradients; audit the model without its softmax",
+            )
+        )
+    if bool((batch.labels == batch.labels[:1]).all()):
+        words = "all images are of one class: worst class and spread say nothing; audit several"
+        return [*flags, Flag("one-class", words)]
+    return flags + _scale_flags(model, batch, logits, width) + _label_flags(batch.labels, logits)
+
+
+def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) -> list[Flag]:
+    """Feed the images as other pipelines would, and see whether the model likes that better."""
+    x = batch.images
+    mean = x.mean((0, 2, 3), keepdim=True)
+    deviation = x.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
+    probes = {
+        "double-normalisation": (
+            x * deviation + mean,
+            "images with one normalisation undone are classified better: is it applied twice?",
+        ),
+        "missing-normalisation": (
+            (x - mean) / deviation,
+            "normalised images are classified better: the model lacks its normalisation; give it "
+            "with --normalise cifar10 or imagenet, or --mean and --std",
+        ),
+        "grey-levels": (x * 255, "images in 0 … 255 are classified better than in [0, 1]"),
+    }
+    right, flags = logits.argmax(1) == batch.labels, []
+    for name, (probe, words) in probes.items():
+        try:
+            with torch.no_grad():
+                parts = [model(part) for part in torch.split(probe, width)]
+        except Exception:  # a model that refuses such images does not like them better
+            continue
+        now = torch.cat(parts).argmax(1) == batch.labels
+        won, lost = int((now & ~right).sum()), int((right & ~now).sum())
+        gain = (won - lost) / max(len(right), 1)
+        if gain >= 0.1 and _beyond_chance(won, lost):
+            flags.append(Flag(name, f"{words} ({won} more right, {lost} fewer)"))
+    return flags
+
+
+def _label_flags(labels: Labels, logits: Logits) -> list[Flag]:
+    """Whether the model agrees with labels that are one lower or higher than the given ones."""
+    called, flags = logits.argmax(1), []
+    right = called == labels
+    for by, words in ((1, "counted from 1: subtract 1"), (-1, "one too low: add 1")):
+        now = called + by == labels
+        won, lost = int((now & ~right).sum()), int((right & ~now).sum())
+        if won - lost >= 0.3 * len(labels) and _beyond_chance(won, lost):
+            flags.append(
+                Flag(
+                    "shifted-labels",
+                    f"the model agrees with {int(now.sum())} of {len(labels)} labels if they are "
+                    f"{words} (with {int(right.sum())} as they are)",
+                )
+            )
+    return flags
+
+
+def _beyond_chance(won: int, lost: int) -> bool:
+    return bool(stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= _SURE)
