@@ -1,1 +1,1 @@
-"""Model -> predictions -> class report."""
+"""Plan -> rows: the one road of every audit, and who walks it."""

@@ -1,1 +1,1 @@
-"""Ways in from Python: `audit`, and attacks as objects people know."""
+"""Where users come in: targets of a command, `audit`, attacks as objects, folders of audits."""

@@ -104,7 +104,7 @@ class AutoAttack:
         """Attack everything, `bs` images at a time; adversarial images where there are any.
 
         `state_path` is a folder that keeps what is done, piece by piece, so that a call that broke
-        off can be repeated; `classwise report` reads it, too.
+        off can be repeated; `classwise audit --from` reads it, too.
         """
         subject, data = self._asked(x_orig, y_orig, bs)
         record = None if state_path is None else self._record(Path(state_path), subject, data)
