@@ -91,6 +91,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     home, began = choose_device(wish.device), time.monotonic()
     data = data.on(home)
     audits: list[AuditedWeights] = []
+    conditions: tuple[Condition, ...] = ()
     for name, recipe, model in _models(wish, place.run, images):
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
@@ -101,7 +102,8 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
             passes=wish.repeat,
             normalisation=None if wish.normalise is None else Normalisation.of(wish.normalise),
         )
-        plan = Plan(subject, data, _conditions(wish, place, subject))
+        conditions = conditions or _conditions(wish, place, subject)  # read once for all weights
+        plan = Plan(subject, data, conditions)
         record = place.record(plan, recipe, name, split)
         looks = first_look(subject, data)
         if looks and not wish.quiet:  # before hours are spent on it

@@ -33,12 +33,13 @@ class AuditedWeights:
 
 
 def read_ledger(
-    path: Path, *, attacks: Sequence[str] = (), weights: str = "", split: str = ""
+    path: str | Path, *, attacks: Sequence[str] = (), weights: str = "", split: str = ""
 ) -> list[AuditedWeights]:
     """Recompute reports from a ledger, without a model: all it holds, or what is asked for.
 
     `classwise audit --from LEDGER` prints these.
     """
+    path = Path(path)
     if not path.is_dir():
         raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
     audits = read_audits(path, read_card(path))

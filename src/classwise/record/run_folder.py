@@ -32,6 +32,9 @@ class RunFolder:
     path: Path
     own_model: str | None = None  # `module:callable` as the user named it, never as the folder does
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # text will do, too
+
     def claim(self, about: Mapping[str, Any]) -> None:
         """Take an empty folder, or step into the same run again; another one is refused."""
         if self._card.exists():

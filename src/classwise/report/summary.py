@@ -252,11 +252,10 @@ def _told_apart(rows: list[SummaryRow]) -> list[SummaryRow]:
         rows = [
             replace(row, label=f"{row.label}, {row.attack}") if row.attack else row for row in rows
         ]
-    if len({(row.norm, row.eps) for row in rows if row.attack and "eps=" not in row.attack}) > 1:
+    unsaid = [row for row in rows if row.norm and "eps=" not in row.attack]
+    if len({(row.norm, row.eps) for row in unsaid}) > 1:
         rows = [
-            replace(row, label=f"{row.label}, {row.norm} eps {row.eps}")
-            if row.attack and "eps=" not in row.attack
-            else row
+            replace(row, label=f"{row.label}, {row.norm} eps {row.eps}") if row in unsaid else row
             for row in rows
         ]
     rows = [
