@@ -11,18 +11,14 @@ from torch import Tensor
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from equality.comparison import Comparison, Released, largest, over
+from equality.equations import chances, climb_from_clean, surprise, total_kl, total_surprise
 from equality.laboratory import (
     QUANTITIES,
     SIZES,
     Outcome,
     World,
-    chances,
-    climb_from_clean,
     ours,
     settings_along,
-    surprise,
-    total_kl,
-    total_surprise,
     trained,
     world,
 )
