@@ -7,6 +7,7 @@ from short_runs import same_weights, short_run
 from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
 from classwise.methods.lee2020_avmixup import VertexMix
+from classwise.objective import Attacked
 from classwise.recipe_text import parse_recipe
 from classwise.types import Batch
 
@@ -29,7 +30,9 @@ def batch_of(num_classes, reach=0.1):
 def test_images_and_labels_equal_a_straight_loop(num_classes, width, reach, first, second):
     batch, views = batch_of(num_classes)
     outputs = num_classes + width
-    inputs, soft = VertexMix(reach, first, second)(batch, views, outputs, num_classes, MOMENT)
+    inputs, soft = VertexMix(reach, first, second)(
+        Attacked(batch, views, outputs, num_classes, MOMENT)
+    )
     draws = MOMENT.draws("mix").uniform(batch.index, (), torch.float64).tolist()
     assert len(set(draws)) == N  # one per sample
     clipped = 0
@@ -57,13 +60,13 @@ def test_images_and_labels_equal_a_straight_loop(num_classes, width, reach, firs
 
 def test_the_vertex_is_not_held_to_the_radius():
     batch, views = batch_of(3, reach=0.1)
-    inputs, _ = VertexMix(2.0, 1.0, 0.1, weight=0.0)(batch, views, 3, 3, MOMENT)
+    inputs, _ = VertexMix(2.0, 1.0, 0.1, weight=0.0)(Attacked(batch, views, 3, 3, MOMENT))
     assert 0.15 < (inputs["robust"] - batch.images).abs().max() <= 0.2 + 1e-12
 
 
 def test_ten_classes_make_the_vertex_label_uniform():
     batch, views = batch_of(10)
-    _, soft = VertexMix(2.0, 1.0, 0.1, weight=0.0)(batch, views, 10, 10, MOMENT)
+    _, soft = VertexMix(2.0, 1.0, 0.1, weight=0.0)(Attacked(batch, views, 10, 10, MOMENT))
     torch.testing.assert_close(soft["robust"], torch.full((N, 10), 0.1).double())
 
 
@@ -74,7 +77,7 @@ def test_the_weight_comes_from_a_symmetric_beta_distribution(a):
     batch = Batch(batch.images[index % N], batch.labels[index % N], index)
     views = {view: images[index % N] for view, images in views.items()}
     mix = parse_recipe(f"at+avmixup(concentration={a}, vertex_share=0)").slots.mix
-    _, soft = mix(batch, views, 3, 3, MOMENT)
+    _, soft = mix(Attacked(batch, views, 3, 3, MOMENT))
     u = soft["robust"].gather(1, batch.labels[:, None]).flatten()  # λ₁ = 1 and λ₂ = 0 leave u
     assert stats.kstest(u.numpy(), stats.beta(a, a).cdf).pvalue > 0.01
 
@@ -89,14 +92,14 @@ def test_a_concentration_for_a_weight_that_is_not_drawn_is_refused():
 def test_draws_depend_on_the_sample_alone(batch_size, concentration):
     batch, views = batch_of(4)
     mix = VertexMix(2.0, 1.0, 0.1, concentration=concentration)
-    whole, soft = mix(batch, views, 4, 4, MOMENT)
+    whole, soft = mix(Attacked(batch, views, 4, 4, MOMENT))
     order = torch.randperm(N, generator=torch.Generator().manual_seed(batch_size))
     for rows in order.split(batch_size):
         some = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
-        part, labels = mix(some, {v: x[rows] for v, x in views.items()}, 4, 4, MOMENT)
+        part, labels = mix(Attacked(some, {v: x[rows] for v, x in views.items()}, 4, 4, MOMENT))
         assert torch.equal(part["robust"], whole["robust"][rows])
         assert torch.equal(labels["robust"], soft["robust"][rows])
-    other, _ = mix(batch, views, 4, 4, Moment(5, 2, 10))
+    other, _ = mix(Attacked(batch, views, 4, 4, Moment(5, 2, 10)))
     assert not torch.equal(other["robust"], whole["robust"])
 
 

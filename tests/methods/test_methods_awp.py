@@ -8,6 +8,7 @@ from short_runs import same_weights, short_run
 
 from classwise.attacks.inner import Moment
 from classwise.methods.wu2020_awp import WeightPerturbation
+from classwise.objective import Descent
 from classwise.recipe_text import parse_recipe
 
 RATE = 0.1
@@ -35,7 +36,7 @@ def scene(net, seed=0):
 def test_a_step_equals_a_straight_transcription(net, size, seed):
     model, forward, backward, optimiser, images, labels = scene(net, seed)
     proxy, shifted = copy.deepcopy(model), copy.deepcopy(model)
-    WeightPerturbation(size, 0)(forward, model, backward, optimiser.step, Moment(0, 0, 10))
+    WeightPerturbation(size, 0)(Descent(forward, model, backward, optimiser.step, Moment(0, 0, 10)))
 
     F.cross_entropy(proxy(images), labels).backward()  # on a copy, as in the released code
     for old, moved in zip(proxy.parameters(), shifted.parameters(), strict=True):
@@ -65,7 +66,7 @@ def test_the_perturbed_loss_is_higher(net):
         heights.append(loss.item())
         loss.backward()
 
-    WeightPerturbation(0.05, 0)(forward, model, noting, lambda: None, Moment(0, 0, 10))
+    WeightPerturbation(0.05, 0)(Descent(forward, model, noting, lambda: None, Moment(0, 0, 10)))
     assert heights[0] > forward().item()
 
 
@@ -77,7 +78,7 @@ def test_weights_are_back_bit_for_bit_before_the_update(net):
     def update():
         seen.extend(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
 
-    WeightPerturbation(0.3, 0)(forward, model, backward, update, Moment(0, 0, 10))
+    WeightPerturbation(0.3, 0)(Descent(forward, model, backward, update, Moment(0, 0, 10)))
     assert seen
     assert all(seen)
 
@@ -95,7 +96,9 @@ def test_weights_are_back_even_if_the_loss_raises(net):
         return forward()
 
     with pytest.raises(ArithmeticError):
-        WeightPerturbation(0.3, 0)(failing, model, backward, lambda: None, Moment(0, 0, 10))
+        WeightPerturbation(0.3, 0)(
+            Descent(failing, model, backward, lambda: None, Moment(0, 0, 10))
+        )
     assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
     assert model.training
     assert model.norm.track_running_stats
@@ -108,7 +111,7 @@ def test_a_weight_without_a_slope_stays_and_nothing_is_divided_by_zero(net):
         return 0 * model(images).sum() + 1.0
 
     before = [p.detach().clone() for p in model.parameters()]
-    WeightPerturbation(0.3, 0)(flat, model, backward, lambda: None, Moment(0, 0, 10))
+    WeightPerturbation(0.3, 0)(Descent(flat, model, backward, lambda: None, Moment(0, 0, 10)))
     assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
     del optimiser
@@ -122,7 +125,7 @@ def test_it_perturbs_from_its_start_on(net, start, first):
     rule, counts = WeightPerturbation(0.1, start), []
     for epoch in range(8):
         forwards.clear()
-        rule(forward, model, backward, lambda: None, Moment(0, epoch, 10))
+        rule(Descent(forward, model, backward, lambda: None, Moment(0, epoch, 10)))
         counts.append(len(forwards))
     assert counts == [1 + (epoch >= first) for epoch in range(8)]
 

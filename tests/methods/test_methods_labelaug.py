@@ -15,7 +15,7 @@ from classwise.methods import at
 from classwise.methods.amerehi2024_labelaug import OperationLabels
 from classwise.models import build_model
 from classwise.models.classifier import Classifier
-from classwise.objective import Outer, label_loss
+from classwise.objective import Attacked, Outer, label_loss
 from classwise.recipe import Method, compose
 from classwise.recipe_text import parse_recipe
 from classwise.slots import Slots
@@ -39,7 +39,7 @@ def batch_of(num_classes, count=N):
 def test_labels_and_loss_equal_a_straight_loop(num_classes, extra, share, clean):
     batch, views = batch_of(num_classes)
     width = num_classes + extra
-    inputs, soft = OperationLabels(share, clean)(batch, views, width, num_classes, MOMENT)
+    inputs, soft = OperationLabels(share, clean)(Attacked(batch, views, width, num_classes, MOMENT))
     coins = MOMENT.draws("mix").uniform(batch.index).tolist()
     logits = torch.randn(N, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     rows = ClassSettings.uniform(num_classes, margin=0.1, step=0.1).rows(batch.labels)
@@ -71,11 +71,11 @@ def test_only_pure_where_every_image_is_attacked():
 def test_draws_depend_on_the_sample_alone(batch_size):
     batch, views = batch_of(4)
     mix = OperationLabels(0.1, 0.5)
-    whole, soft = mix(batch, views, 5, 4, MOMENT)
+    whole, soft = mix(Attacked(batch, views, 5, 4, MOMENT))
     order = torch.randperm(N, generator=torch.Generator().manual_seed(batch_size))
     for rows in order.split(batch_size):
         some = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
-        part, labels = mix(some, {v: x[rows] for v, x in views.items()}, 5, 4, MOMENT)
+        part, labels = mix(Attacked(some, {v: x[rows] for v, x in views.items()}, 5, 4, MOMENT))
         assert torch.equal(part["robust"], whole["robust"][rows])
         assert torch.equal(labels["robust"], soft["robust"][rows])
 
