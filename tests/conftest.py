@@ -17,6 +17,30 @@ settings.register_profile("same every time", derandomize=True, database=None, de
 settings.load_profile("same every time")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-case",
+        action="store_true",
+        help="of a parametrised test only the first case of every value, not all combinations",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --one-case a case stays if it has a value that no earlier case of its test had."""
+    if not config.getoption("--one-case"):
+        return
+    seen: dict[str, set[tuple[str, int]]] = {}
+    kept, left = [], []
+    for item in items:
+        call = getattr(item, "callspec", None)
+        values = set() if call is None else {(n, id(v)) for n, v in call.params.items()}
+        before = seen.setdefault(item.nodeid.partition("[")[0], set())
+        (left if values and values <= before else kept).append(item)
+        before |= values
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     torch.set_num_threads(1)  # tiny tensors, and other work on the same machine
