@@ -9,11 +9,7 @@ from classwise.cli import app
 from classwise.recipe_text import make_method
 
 GUIDE = ROOT / "CONTRIBUTING.md"
-
-
 NAME = "mypackage.boost:Boost"
-
-
 TEXT = f"at(steps=2)+{NAME}(rate=0.3)"
 
 

@@ -1,10 +1,7 @@
 """Class statistics of FRL's world, played through its policy."""
 
 import torch
-from boundaries import (
-    draw_confusion,
-    plain_settings,
-)
+from boundaries import draw_confusion, plain_settings
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, Feedback

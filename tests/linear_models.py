@@ -1,4 +1,4 @@
-"""A linear model that knows its answers by heart."""
+"""A linear model, small enough to be attacked many times."""
 
 import torch
 from torch import nn

@@ -13,8 +13,6 @@ from classwise.judging.metrics import ClassReport, ConditionReport, count_predic
 from classwise.report.classes import class_table
 
 HOSTILE = ("<script>alert(1)</script>", "a|b", "R&D", "50 % off", "two\nlines", "{\\x}_$1^~#")
-
-
 MANY = pytest.mark.parametrize("count", [2, 10, 100, 1000])
 
 

@@ -8,14 +8,8 @@ from classwise.attacks.losses import CrossEntropy
 from classwise.attacks.pgd import pgd
 
 STEPS = 10
-
-
 PATTERNS = list(itertools.product([True, False], repeat=STEPS))  # right or wrong, per inspection
-
-
 EVERY = torch.tensor(PATTERNS)
-
-
 ZEROS = torch.zeros(len(PATTERNS), dtype=torch.long)
 
 

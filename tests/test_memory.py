@@ -1,4 +1,4 @@
-"""Memory is given back where that can be done."""
+"""Freed memory is kept where that can be done, once, and the user's choice stands."""
 
 import os
 import sys

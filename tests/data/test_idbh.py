@@ -14,8 +14,6 @@ from classwise.draws import Draws
 from classwise.recipe_text import parse_recipe
 
 N = 24
-
-
 SHAPES = [(3, 32, 32), (1, 32, 32), (3, 9, 14), (1, 8, 8), (3, 64, 48)]
 
 

@@ -130,8 +130,6 @@ def step_case(num_classes: int, text: str, theirs: Callable[..., Outcome]) -> di
 
 
 ON_TRADES = f"trades(step={STEP})+dafa(start=1)"
-
-
 ON_AT = f"at(start=gaussian, batchnorm=eval, step={STEP})+dafa(start=1)"
 
 

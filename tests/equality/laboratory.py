@@ -28,14 +28,8 @@ from classwise.types import Batch
 from equality.comparison import largest
 
 SIZES = (4, 10)  # numbers of classes
-
-
 RATE, DECAY = 0.1, 5e-4  # of SGD
-
-
 SEED, EPOCHS = 3, 40
-
-
 QUANTITIES = ("examples", "loss", "gradients", "weights", "running statistics")
 
 

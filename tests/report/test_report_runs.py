@@ -15,8 +15,6 @@ from classwise.record.rows import Predictions
 from classwise.report.html import load_runs
 
 NASTY = ["<script>alert(1)</script>", 'a&b"c', "100 % $x_1$ {\\}", "a|b *c*"]
-
-
 WATCHED = {"overall": 0.5, "by_class": [0.5]}
 
 
