@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-real bench equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-real bench equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -22,6 +22,18 @@ quickstart: .venv/installed ## Train five recipes on digits, audit them, write r
 
 test: .venv/installed ## Run all tests and doctests
 	$(BIN)/python -m pytest -n auto
+
+# The laws and the shape of the code, then a short file or two about each package.
+QUICK := tests/laws tests/test_shape.py tests/test_layering.py tests/test_recipe.py tests/test_recipe_text.py \
+	tests/test_objective.py tests/test_draws.py tests/classes $(addprefix tests/, \
+	attacks/test_pgd.py attacks/test_stops.py attacks/search/test_apgd.py attacks/search/test_dlr.py \
+	attacks/search/test_fab.py attacks/search/test_deepfool.py data/test_splits.py data/test_batches.py \
+	record/test_shelf.py auditing/test_question.py methods/test_methods_mart.py methods/test_methods_avmixup.py \
+	training/test_schedule.py judging/test_groups.py report/test_tables.py doors/test_audit_refusals.py \
+	doors/test_attack_objects.py)
+
+test-quick: .venv/installed ## Run the laws and one case each, in under 90 seconds on two cores
+	$(BIN)/python -m pytest -n auto --one-case $(QUICK)
 
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real

@@ -9,6 +9,7 @@ import torch
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings
+from classwise.record.run_folder import read_lines
 from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import Trainer, train
@@ -96,3 +97,18 @@ def files(run):
     names = ("run.json", "history.jsonl", "state.safetensors", "weights/*.safetensors")
     found = sorted(file for name in names for file in run.path.glob(name))
     return {str(file.relative_to(run.path)): file.read_bytes() for file in found}
+
+
+# Settings with which a few digits are learnt.
+LEARNS = {
+    "eps": 0.05,
+    "epochs": 6,
+    "optimiser": "adamw",
+    "lr": 0.02,
+    "schedule": "constant",
+    "model": "cnn(width=4)",
+}
+
+
+def watched_lines(run):
+    return read_lines(run.path / "watch.jsonl")

@@ -1,17 +1,44 @@
 import random
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import torch
+from foreign_method import blocks
 from hypothesis import settings
 from torch import nn
 
 from classwise.data.dataset import DataSource
 from classwise.laws.made_up import few_digits
 
+collect_ignore_glob = ["*conftest.py"]  # they are loaded as such; as modules their names clash
 settings.register_profile("same every time", derandomize=True, database=None, deadline=None)
 settings.load_profile("same every time")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-case",
+        action="store_true",
+        help="of a parametrised test only the first case of every value, not all combinations",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --one-case a case stays if it has a value that no earlier case of its test had."""
+    if not config.getoption("--one-case"):
+        return
+    seen: dict[str, set[tuple[str, int]]] = {}
+    kept, left = [], []
+    for item in items:
+        call = getattr(item, "callspec", None)
+        values = set() if call is None else {(n, id(v)) for n, v in call.params.items()}
+        before = seen.setdefault(item.nodeid.partition("[")[0], set())
+        (left if values and values <= before else kept).append(item)
+        before |= values
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -60,3 +87,47 @@ def net() -> Callable[..., Net]:
         return made
 
     return make
+
+
+@pytest.fixture
+def forget():
+    """Modules that a test made are gone before it and after it."""
+
+    def gone():
+        for name in [n for n in sys.modules if n.partition(".")[0] in ("mypackage", "trap")]:
+            del sys.modules[name]
+
+    gone()
+    yield gone
+    gone()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch, forget):  # noqa: ARG001
+    """The module of CONTRIBUTING.md, word for word, in a package on the path."""
+    home = tmp_path / "code" / "mypackage"
+    home.mkdir(parents=True)
+    (home / "__init__.py").write_text("")
+    (home / "boost.py").write_text(blocks("python")[0])
+    monkeypatch.syspath_prepend(home.parent)
+    monkeypatch.chdir(tmp_path)
+    return home
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Make entry points of our group as an installed package has them."""
+    number = 0
+
+    def add(*entries, package="mypackage"):
+        nonlocal number
+        number += 1
+        place = tmp_path / f"site{number}"
+        about = place / f"{package}-1.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        listed = "\n".join(entries)
+        (about / "entry_points.txt").write_text(f"[classwise.methods]\n{listed}\n")
+        monkeypatch.syspath_prepend(place)
+
+    return add

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from asked import attack_key, view_of
+from torch import nn
 
 from classwise.attacks.condition import Condition, Traits
 from classwise.attacks.judged import Judged
@@ -12,6 +13,7 @@ from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.auditing.plan import Plan
 from classwise.auditing.run import Nobody, run_audit
+from classwise.data.batches import Batches
 from classwise.models.subject import Subject
 from classwise.record.record import Record
 from classwise.record.rows import Predictions, Stamp
@@ -100,3 +102,18 @@ def audit_model(model, batches, *, ledger, num_classes, attacks, eps):
 
 def missing(ledger, stamp, samples):
     return samples[~ledger.shelf(stamp).has(samples)]
+
+
+def data(count=20, batch_size=6, first=0):
+    images = torch.rand(count, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    index = torch.arange(first, first + count)
+    return Batches(images, index % 3, index, batch_size)
+
+
+class Tiny(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import torch
+from typer.testing import CliRunner
 
+from classwise import cli
 from classwise.record.tensors import read_tensors
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
@@ -28,5 +30,16 @@ def weights_of(run, name="last"):
 
 
 def same_weights(one, other) -> bool:
-    first, second = weights_of(one), weights_of(other)
-    return set(first) == set(second) and all(torch.equal(first[n], second[n]) for n in first)
+    return same_tensors(weights_of(one), weights_of(other))
+
+
+def same_tensors(one, other) -> bool:
+    return set(one) == set(other) and all(torch.equal(one[n], other[n]) for n in one)
+
+
+def moved(one, other):
+    return {name for name in one if not torch.equal(one[name], other[name])}
+
+
+def run_cli(*words):
+    return CliRunner().invoke(cli.app, list(words))

@@ -65,6 +65,17 @@ class Regulariser(Protocol):
         """Penalty of a batch, and the state after it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Attacked:
+    """A batch after its attack, as a mix is given it."""
+
+    batch: Batch
+    views: Mapping[str, Images]  # `clean`, and what the attack made of it
+    outputs: int  # K + M
+    num_classes: int  # K
+    moment: Moment
+
+
 class Mix(Protocol):
     """After the attack: new outer inputs, and soft labels over all outputs."""
 
@@ -72,41 +83,32 @@ class Mix(Protocol):
     def pure(self) -> bool:
         """Whether the `robust` input still is the attacked image, so that it may be counted."""
 
-    def __call__(
-        self,
-        batch: Batch,
-        views: Mapping[str, Images],
-        outputs: int,
-        num_classes: int,
-        moment: Moment,
-    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+    def __call__(self, given: Attacked) -> tuple[dict[str, Images], dict[str, Tensor]]:
         """Inputs by view, and soft labels by view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """One step of the weights in its parts, which a step rule puts together."""
+
+    forward: Callable[[], Tensor]  # the loss, anew at every call
+    model: nn.Module
+    backward: Callable[[Tensor], None]
+    update: Callable[[], None]
+    moment: Moment
 
 
 class StepRule(Protocol):
     """How a loss becomes an update of the weights."""
 
-    def __call__(
-        self,
-        forward: Callable[[], Tensor],
-        model: nn.Module,
-        backward: Callable[[Tensor], None],
-        update: Callable[[], None],
-        moment: Moment,
-    ) -> None:
+    def __call__(self, descent: Descent) -> None:
         """Call `backward` on a loss and then `update`, with whatever comes in between."""
 
 
-def plain_step(
-    forward: Callable[[], Tensor],
-    model: nn.Module,  # noqa: ARG001
-    backward: Callable[[Tensor], None],
-    update: Callable[[], None],
-    moment: Moment,  # noqa: ARG001
-) -> None:
+def plain_step(descent: Descent) -> None:
     """Backward, then step."""
-    backward(forward())
-    update()
+    descent.backward(descent.forward())
+    descent.update()
 
 
 def total(terms: Sequence[Term], reduction: Reduction) -> Tensor:

@@ -10,13 +10,12 @@ from torch import Tensor
 from classwise.classes.counts import ClassCounts
 from classwise.methods.zhao2024_absld import CLEAN, ROBUST
 from equality.comparison import Comparison, Released, largest, over
+from equality.equations import chances, climb
 from equality.laboratory import (
     QUANTITIES,
     SIZES,
     Outcome,
     World,
-    chances,
-    climb,
     ours,
     settings_along,
     trained,

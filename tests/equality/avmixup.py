@@ -8,17 +8,8 @@ import torch
 from torch import Tensor
 
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    chances,
-    climb,
-    ours,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import chances, climb, total_surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("Saehyung-Lee/cifar10_challenge", "1a8edc8")
 REACH, FIRST, SECOND = 2.0, 1.0, 0.1  # γ, λ₁, λ₂

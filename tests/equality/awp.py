@@ -10,19 +10,8 @@ from torch import Tensor, nn
 
 from equality import cfa
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import (
-    DECAY,
-    RATE,
-    SIZES,
-    Outcome,
-    World,
-    climb_from_clean,
-    ours,
-    outcome_of,
-    total_kl,
-    total_surprise,
-    world,
-)
+from equality.equations import climb_from_clean, total_kl, total_surprise
+from equality.laboratory import DECAY, RATE, SIZES, Outcome, World, ours, outcome_of, world
 
 CODE = Released("csdongxian/AWP", "a7acf5d")
 BETA, PROXY_RATE = 6.0, 0.01

@@ -5,16 +5,8 @@ from __future__ import annotations
 import torch
 
 from equality.comparison import Comparison, Released, largest, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    ours,
-    settings_along,
-    surprise,
-    trained,
-    world,
-)
+from equality.equations import surprise
+from equality.laboratory import SIZES, Outcome, World, ours, settings_along, trained, world
 from equality.ldam import class_weights, long_tail
 
 CODE = Released("richardaecn/class-balanced-loss", "1d78572")

@@ -8,18 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from equality.comparison import Comparison, Released, over
+from equality.equations import chances, total_kl, total_surprise
 from equality.fat import friendly
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    chances,
-    ours,
-    total_kl,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released(
     "silvercherry/Improving-Robust-Fairness-via-Balance-Adversarial-Training", "9bcee67"

@@ -14,20 +14,8 @@ from classwise.recipe_text import parse_recipe
 from classwise.training.average import RunningAverage
 from equality.class_statistics import counts, table
 from equality.comparison import Comparison, Released, largest, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    climb_from_clean,
-    float64,
-    kl,
-    ours,
-    settings_along,
-    surprise,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import climb_from_clean, kl, surprise, total_surprise
+from equality.laboratory import SIZES, Outcome, World, float64, ours, settings_along, trained, world
 
 CODE = Released("PKU-ML/CFA", "071f333")
 FLOOR, BETA, STEPS = 0.5, 6.0, 10  # λ₁ and λ₂ of its script, β, T

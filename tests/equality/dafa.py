@@ -11,18 +11,14 @@ from torch import Tensor
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST
 from equality.comparison import Comparison, Released, largest, over
+from equality.equations import chances, climb_from_clean, surprise, total_kl, total_surprise
 from equality.laboratory import (
     QUANTITIES,
     SIZES,
     Outcome,
     World,
-    chances,
-    climb_from_clean,
     ours,
     settings_along,
-    surprise,
-    total_kl,
-    total_surprise,
     trained,
     world,
 )
@@ -134,8 +130,6 @@ def step_case(num_classes: int, text: str, theirs: Callable[..., Outcome]) -> di
 
 
 ON_TRADES = f"trades(step={STEP})+dafa(start=1)"
-
-
 ON_AT = f"at(start=gaussian, batchnorm=eval, step={STEP})+dafa(start=1)"
 
 

@@ -13,16 +13,8 @@ from classwise.classes.settings import TRAIN_ROBUST
 from equality import cfa
 from equality.class_statistics import table
 from equality.comparison import Comparison, Released, largest, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    ours,
-    settings_along,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import total_surprise
+from equality.laboratory import SIZES, Outcome, World, ours, settings_along, trained, world
 
 CODE = Released("TejaswiniMedi/FAIR-TAT", "0154dc3 and 250377f")
 RECIPE = "at+ccm(margin_floor=0.5)+fairtat(odds=softmax)"

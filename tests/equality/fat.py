@@ -10,16 +10,8 @@ from torch import Tensor, nn
 
 from equality import mart
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    ours,
-    total_kl,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import total_kl, total_surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("zjfheart/Friendly-Adversarial-Training", "80a0640")
 EPS, STEP, NOISE, STEPS = 0.031, 0.007, 0.001, 10

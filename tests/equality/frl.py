@@ -14,18 +14,8 @@ from classwise.classes.counts import ClassCounts
 from classwise.methods.xu2021_frl import ATTACKED, CLEAN
 from equality.class_statistics import table
 from equality.comparison import Comparison, Released, largest, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    climb_from_clean,
-    kl,
-    ours,
-    settings_along,
-    surprise,
-    trained,
-    world,
-)
+from equality.equations import climb_from_clean, kl, surprise
+from equality.laboratory import SIZES, Outcome, World, ours, settings_along, trained, world
 
 CODE = Released("hannxu123/fair_robust", "a80547d")
 BEFORE = Released("hannxu123/fair_robust", "8e6429a")  # the last to have the remargin script

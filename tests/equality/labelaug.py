@@ -6,7 +6,8 @@ import torch
 
 from equality import cfa
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import SIZES, Outcome, World, ours, surprise, trained, world
+from equality.equations import surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("f-amerehi/LA", "db2a449")
 SHARE = 0.15  # 1 − its λ of 0.85

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import SIZES, Outcome, World, ours, surprise, trained, world
+from equality.equations import surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("kaidic/LDAM-DRW", "2536330")
 LARGEST, SCALE, SMOOTHING = 0.5, 30.0, 0.9999

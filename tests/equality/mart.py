@@ -6,18 +6,8 @@ import torch
 from torch import Tensor
 
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    chances,
-    climb,
-    ours,
-    surprise,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import chances, climb, surprise, total_surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("YisenWang/MART", "2d83e17")
 EPS, STEP, BETA = 0.031, 0.007, 5.0

@@ -24,16 +24,8 @@ from classwise.training.loop import Trainer, train
 from classwise.training.run import Run
 from equality import cfa
 from equality.comparison import Comparison, Released, largest
-from equality.laboratory import (
-    World,
-    climb,
-    climb_from_clean,
-    float64,
-    kl,
-    network_of,
-    surprise,
-    total_surprise,
-)
+from equality.equations import climb, climb_from_clean, kl, surprise, total_surprise
+from equality.laboratory import World, float64, network_of
 
 SEED, EPOCHS, BATCH, HELD_OUT, EPS = 3, 3, 16, 4, 0.03
 MOMENTUM, DECAY = 0.9, 5e-4

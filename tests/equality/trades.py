@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from equality.comparison import Comparison, Released, over
-from equality.laboratory import (
-    SIZES,
-    Outcome,
-    World,
-    climb_from_clean,
-    ours,
-    total_kl,
-    total_surprise,
-    trained,
-    world,
-)
+from equality.equations import climb_from_clean, total_kl, total_surprise
+from equality.laboratory import SIZES, Outcome, World, ours, trained, world
 
 CODE = Released("yaodongyu/TRADES", "6e8e11b")
 EPS, STEP, BETA = 0.031, 0.007, 6.0

@@ -16,20 +16,16 @@ from classwise.methods.li2023_wat import VALID
 from classwise.recipe_text import parse_recipe
 from classwise.training.validate import Checker
 from equality.comparison import Comparison, Released, largest, over
+from equality.equations import climb_from_clean, kl, surprise, total_kl, total_surprise
 from equality.laboratory import (
     EPOCHS,
     SEED,
     SIZES,
     Outcome,
     World,
-    climb_from_clean,
     float64,
-    kl,
     ours,
     settings_along,
-    surprise,
-    total_kl,
-    total_surprise,
     trained,
     world,
 )

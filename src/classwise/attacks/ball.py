@@ -14,6 +14,16 @@ from classwise.errors import unknown
 from classwise.types import Images, PerSample
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Where the attacked images of a batch may be."""
+
+    low: Images
+    high: Images  # as the ball's `bounds` gave the two
+    images: Images
+    radius: PerSample
+
+
 class Ball(Protocol):
     """A norm, as all that an attack or an audit needs of it: nobody else asks for its name."""
 
@@ -41,9 +51,7 @@ class Ball(Protocol):
     def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
         """Lowest and highest images of each sample, worked out once for all its steps."""
 
-    def into(
-        self, moved: Images, bounds: tuple[Images, Images], images: Images, radius: PerSample
-    ) -> Images:
+    def into(self, moved: Images, room: Room) -> Images:
         """What `project` returns, with the help of `bounds`; `moved` is used up."""
 
     def distance(self, offset: Tensor) -> PerSample:
@@ -86,15 +94,9 @@ class Linf:
         reach = per_image(radius)
         return (images - reach).clamp_(min=0), (images + reach).clamp_(max=1)
 
-    def into(
-        self,
-        moved: Images,
-        bounds: tuple[Images, Images],
-        images: Images,  # noqa: ARG002
-        radius: PerSample,  # noqa: ARG002
-    ) -> Images:
+    def into(self, moved: Images, room: Room) -> Images:
         """Clip to the bounds."""
-        return moved.clamp_(*bounds)
+        return moved.clamp_(room.low, room.high)
 
     def distance(self, offset: Tensor) -> PerSample:
         """The pixel that moved most."""
@@ -138,15 +140,9 @@ class L2:
         reach = per_image(radius).to(images.dtype)
         return torch.zeros_like(reach), torch.ones_like(reach)
 
-    def into(
-        self,
-        moved: Images,
-        bounds: tuple[Images, Images],  # noqa: ARG002
-        images: Images,
-        radius: PerSample,
-    ) -> Images:
+    def into(self, moved: Images, room: Room) -> Images:
         """Project."""
-        return self.project(moved, images, radius)
+        return self.project(moved, room.images, room.radius)
 
     def distance(self, offset: Tensor) -> PerSample:
         """Euclid's length."""

@@ -11,8 +11,10 @@ from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
 from classwise.cli.printing import (
     check_classes,
     command_for_all,
+    listed,
     print_audits,
     question_code,
+    say_healthy,
     say_remarks,
 )
 from classwise.errors import ClasswiseError
@@ -101,7 +103,6 @@ def audit(
     from classwise.data.sources import with_option
     from classwise.doors.targets import Wish, audit_target
     from classwise.judging.audits import read_ledger
-    from classwise.spelling import split_outside_brackets
 
     everything = check_classes(classes)
     if ledger is not None:
@@ -110,8 +111,7 @@ def audit(
                 "--from shows the groups that were kept; give --groups with the audit itself: "
                 "verdicts that it finds there are not computed again"
             )
-        names = [n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip()]
-        audits = read_ledger(ledger, attacks=names, weights=weights, split=split)
+        audits = read_ledger(ledger, attacks=listed(attacks), weights=weights, split=split)
         command = command_for_all(ledger, weights=weights, split=split)
         print_audits(audits, everything=everything, command=command)
         return
@@ -145,11 +145,14 @@ def audit(
     command = command_for_all(where, weights=weights, split=split)
     print_audits(audits, everything=everything, command=command)
     if health:
-        for entry in audits:
-            if not entry.report.about.get("flags"):
-                unseen = " (gradients could not be probed)" * ("black_box" in entry.report.about)
-                words = f"{entry.recipe} {entry.weights}: no sign of a broken evaluation{unseen}"
-                out.print(words, highlight=False, markup=False)
+        say_healthy(audits)
+    lead_on(where, page)
+    if question is not None:
+        raise typer.Exit(question_code(audits))
+
+
+def lead_on(where: Path | None, page: Path | None) -> None:
+    """After an audit: write its page if one was asked for, or say what comes next."""
     if page is not None:
         if where is None:
             raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
@@ -159,8 +162,6 @@ def audit(
         out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
     else:
         out.print("Nothing was kept; --out FOLDER keeps audits, and goes on where one broke off.")
-    if question is not None:
-        raise typer.Exit(question_code(audits))
 
 
 @app.command()
@@ -191,9 +192,7 @@ def diff(
     from classwise.judging.groups import CLASS
     from classwise.judging.samples import diff_samples, read_samples
     from classwise.record.remarks import said_of
-    from classwise.spelling import split_outside_brackets
 
-    names = tuple(n.strip() for n in split_outside_brackets(attacks, ",") if n.strip())
     chosen = weights.split(",") * (1 if "," in weights else 2)
     if len(chosen) != 2:
         raise ClasswiseError(f"--weights {weights}: give one name for both runs, or FIRST,SECOND")
@@ -202,7 +201,7 @@ def diff(
         for run, name in zip((first, second), chosen, strict=True)
     )
     for grouping in [CLASS, *(groups or [])]:
-        for found in diff_samples(before, after, attacks=names, grouping=grouping):
+        for found in diff_samples(before, after, attacks=listed(attacks), grouping=grouping):
             out.print(str(found), highlight=False, markup=False, soft_wrap=True)
     for one in (before, after):
         for words in said_of(one.remarks):

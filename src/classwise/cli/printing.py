@@ -23,6 +23,13 @@ def check_classes(choice: str) -> bool:
     return choice == "all"
 
 
+def listed(attacks: str | None) -> tuple[str, ...]:
+    """The names in a list of conditions, commas inside brackets aside."""
+    from classwise.spelling import split_outside_brackets
+
+    return tuple(n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip())
+
+
 def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
     """What to type to see every class; nothing is attacked again where audits were kept."""
     if kept is None:
@@ -71,6 +78,15 @@ def question_code(audits: Sequence[AuditedWeights]) -> int:
     """The exit code of a question: no where one answer is no, yes where all are yes."""
     answers = [audit.partial.answer for audit in audits if audit.partial is not None]
     return NO if False in answers else YES if all(answers) else UNDECIDED
+
+
+def say_healthy(audits: Sequence[AuditedWeights]) -> None:
+    """Name the audits that were probed and raised no flag."""
+    for audit in audits:
+        if not audit.report.about.get("flags"):
+            unseen = " (gradients could not be probed)" * ("black_box" in audit.report.about)
+            words = f"{audit.recipe} {audit.weights}: no sign of a broken evaluation{unseen}"
+            out.print(words, highlight=False, markup=False)
 
 
 def say_remarks(audits: Sequence[AuditedWeights]) -> None:

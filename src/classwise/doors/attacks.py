@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -134,32 +134,32 @@ class APGD(Attack):
         super().__init__(model, name, eps, **facts)
 
 
-class APGDT(Attack):
+class TargetByTarget(Attack):
+    """A search with a round for each of several targets."""
+
+    search: ClassVar[str]  # its name in lists of attacks
+
+    def __init__(
+        self,
+        model: LogitModel,
+        eps: Any = 8 / 255,
+        steps: int = 100,
+        targets: int = 9,
+        **facts: Any,
+    ) -> None:
+        super().__init__(model, f"{self.search}(steps={steps},targets={targets})", eps, **facts)
+
+
+class APGDT(TargetByTarget):
     """Auto-PGD on the targeted DLR loss, a round per target."""
 
-    def __init__(
-        self,
-        model: LogitModel,
-        eps: Any = 8 / 255,
-        steps: int = 100,
-        targets: int = 9,
-        **facts: Any,
-    ) -> None:
-        super().__init__(model, f"apgd-t(steps={steps},targets={targets})", eps, **facts)
+    search: ClassVar[str] = "apgd-t"
 
 
-class FAB(Attack):
+class FAB(TargetByTarget):
     """Targeted FAB, a round per target."""
 
-    def __init__(
-        self,
-        model: LogitModel,
-        eps: Any = 8 / 255,
-        steps: int = 100,
-        targets: int = 9,
-        **facts: Any,
-    ) -> None:
-        super().__init__(model, f"fab-t(steps={steps},targets={targets})", eps, **facts)
+    search: ClassVar[str] = "fab-t"
 
 
 class Square(Attack):

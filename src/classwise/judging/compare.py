@@ -146,22 +146,15 @@ def diff(
     ('1 class better, 0 worse, 0 undecided', 0.8)
     """
     check_level(level)
-    both, labels, right, now = _seen_by_both(first, second)
-
-    def counted(groups: Grouping) -> tuple[Whole, Whole, Whole, Whole]:
-        def count(mask: Mask) -> Whole:
-            return groups.count(both[mask], labels[mask])
-
-        return (groups.count(both, labels), count(right), count(right & ~now), count(~right & now))
-
+    seen = _seen_by_both(first, second)
     classes = of_classes(class_names)[CLASS]
     groups = grouping or classes
-    sizes, hits, lost, won = counts = counted(groups)
+    sizes, hits, lost, won = counts = _counted(groups, *seen)
     if not sizes.any():
         raise ClasswiseError(f"none of the images that both saw is in a group of {groups.name!r}")
     sure = worst_change_interval(*counts, level, overlapping=groups.overlapping)
     facts: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
-    overall, worst = bootstrap_changes(*counted(classes), **facts)
+    overall, worst = bootstrap_changes(*_counted(classes, *seen), **facts)
     if groups.overlapping:
         rates = [count[sizes > 0] / sizes[sizes > 0] for count in (hits + won - lost, hits)]
         worst = Change(float(rates[0].min() - rates[1].min()), *sure)
@@ -178,7 +171,7 @@ def diff(
         worst,
         Change(worst.difference, *sure),
         level,
-        len(first.sample) + len(second.sample) - 2 * len(both),
+        len(first.sample) + len(second.sample) - 2 * len(seen[0]),
         groups.name,
     )
 
@@ -195,6 +188,15 @@ def _seen_by_both(first: Predictions, second: Predictions) -> tuple[Whole, Whole
             "data; audit both on the same split"
         )
     return both, labels, first.correct[here], second.correct[there]
+
+
+def _counted(
+    groups: Grouping, both: Whole, labels: Whole, right: Mask, now: Mask
+) -> tuple[Whole, Whole, Whole, Whole]:
+    """Sizes of the groups, what the first model had right, and what the second lost and won."""
+    every, lost, won = np.ones_like(right), right & ~now, ~right & now
+    sizes, hits, *moved = (groups.count(both[m], labels[m]) for m in (every, right, lost, won))
+    return sizes, hits, moved[0], moved[1]
 
 
 def bootstrap_changes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -11,13 +10,13 @@ from pydantic import Field
 from torch import Tensor
 
 from classwise.attacks.ball import per_image
-from classwise.attacks.inner import Moment
 from classwise.errors import ClasswiseError
+from classwise.objective import Attacked
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
 from classwise.spelling import QUARTER
-from classwise.types import Batch, Images
+from classwise.types import Images
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +31,18 @@ class OperationLabels:
         """Whether every image of the outer forward is an attacked one."""
         return self.clean == 0
 
-    def __call__(
-        self,
-        batch: Batch,
-        views: Mapping[str, Images],
-        outputs: int,
-        num_classes: int,
-        moment: Moment,
-    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+    def __call__(self, given: Attacked) -> tuple[dict[str, Images], dict[str, Tensor]]:
         """Label the attacked images; swap some for clean ones where asked to."""
-        robust = views["robust"]
+        batch, robust = given.batch, given.views["robust"]
         share = torch.full((len(batch),), self.share, dtype=robust.dtype, device=robust.device)
         if self.clean:
-            keep = moment.draws("mix").uniform(batch.index) < self.clean
+            keep = given.moment.draws("mix").uniform(batch.index) < self.clean
             robust = torch.where(per_image(keep), batch.images, robust)
             share = share.masked_fill(keep, 0.0)
-        soft = torch.zeros(len(batch), outputs, dtype=robust.dtype, device=robust.device)
+        soft = torch.zeros(len(batch), given.outputs, dtype=robust.dtype, device=robust.device)
         soft.scatter_(1, batch.labels[:, None], (1 - share)[:, None])
-        soft[:, num_classes] = share  # the attack takes the first slot behind the classes
-        return {**views, "robust": robust}, {"robust": soft}
+        soft[:, given.num_classes] = share  # the attack takes the first slot behind the classes
+        return {**given.views, "robust": robust}, {"robust": soft}
 
 
 class LabelAug(Method):

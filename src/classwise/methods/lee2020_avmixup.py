@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -11,13 +10,13 @@ from pydantic import Field
 from torch import Tensor
 
 from classwise.attacks.ball import per_image
-from classwise.attacks.inner import Moment
 from classwise.errors import ClasswiseError
 from classwise.models.asking import BatchNormMode
+from classwise.objective import Attacked
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
-from classwise.types import Batch, Images
+from classwise.types import Images
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +30,23 @@ class VertexMix:
     concentration: float = 1.0  # a of Beta(a, a)
     pure: bool = False  # nothing that leaves here is an attacked image
 
-    def __call__(
-        self,
-        batch: Batch,
-        views: Mapping[str, Images],
-        outputs: int,
-        num_classes: int,
-        moment: Moment,
-    ) -> tuple[dict[str, Images], dict[str, Tensor]]:
+    def __call__(self, given: Attacked) -> tuple[dict[str, Images], dict[str, Tensor]]:
         """Mix images and labels."""
-        images = batch.images
+        batch, images, num_classes = given.batch, given.batch.images, given.num_classes
         if self.weight is None:
-            u = moment.draws("mix").beta(batch.index, self.concentration, (), images.dtype)
+            u = given.moment.draws("mix").beta(batch.index, self.concentration, (), images.dtype)
         else:
             u = images.new_full((len(batch),), self.weight)
         # lerp is exact at both ends: γ = 1 gives x' itself, and u = 0 the vertex.
-        vertex = torch.lerp(images, views["robust"], self.reach).clamp_(0, 1)
+        vertex = torch.lerp(images, given.views["robust"], self.reach).clamp_(0, 1)
         mixed = torch.lerp(vertex, images, per_image(u))
         on_label = torch.lerp(
             torch.full_like(u, self.vertex_share), torch.full_like(u, self.clean_share), u
         )[:, None]
-        soft = torch.zeros(len(batch), outputs, dtype=images.dtype, device=images.device)
+        soft = torch.zeros(len(batch), given.outputs, dtype=images.dtype, device=images.device)
         soft[:, :num_classes] = (1 - on_label) / (num_classes - 1)
         soft.scatter_(1, batch.labels[:, None], on_label)
-        return {**views, "robust": mixed}, {"robust": soft}
+        return {**given.views, "robust": mixed}, {"robust": soft}
 
 
 class AVmixup(Method):

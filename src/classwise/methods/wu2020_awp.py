@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -11,8 +11,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from classwise.attacks.inner import Moment
 from classwise.models.asking import batchnorm_mode
+from classwise.objective import Descent
 from classwise.recipe import Among, Method, epoch_of
 from classwise.slots import Slots
 
@@ -28,25 +28,19 @@ class WeightPerturbation:
     size: float  # γ
     start: float  # epoch, or fraction of the run
 
-    def __call__(
-        self,
-        forward: Callable[[], Tensor],
-        model: nn.Module,
-        backward: Callable[[Tensor], None],
-        update: Callable[[], None],
-        moment: Moment,
-    ) -> None:
+    def __call__(self, descent: Descent) -> None:
         """Perturb, backward, restore, update."""
+        forward, model, moment = descent.forward, descent.model, descent.moment
         if moment.epoch < epoch_of(self.start, moment.epochs):
-            backward(forward())
+            descent.backward(forward())
         else:
             weights = [p for p in model.parameters() if p.ndim > 1 and p.requires_grad]
             # The look uphill must not count in BatchNorm's running statistics.
             with batchnorm_mode(model, "batch"):
                 slopes = torch.autograd.grad(forward(), weights, allow_unused=True)
             with perturbed(weights, slopes, self.size):
-                backward(forward())
-        update()
+                descent.backward(forward())
+        descent.update()
 
 
 @contextmanager

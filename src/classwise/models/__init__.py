@@ -20,7 +20,7 @@ from classwise.models.extra import with_extra_outputs
 from classwise.models.resnet import preactresnet18, resnet18, resnet50
 from classwise.models.small import cnn, resnet9
 from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10
-from classwise.spelling import parse_call
+from classwise.spelling import Call, parse_call
 
 MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "cnn": cnn,
@@ -70,22 +70,7 @@ def build_model(
                 f"head={head_path!r}: {call.name} knows its head; leave it out, it is for a model "
                 "of your own"
             )
-        if call.name not in MODELS:
-            raise unknown("model", call.name, [*MODELS, "module:callable"])
-        maker = MODELS[call.name]
-        known = [name for name in inspect.signature(maker).parameters if name != "channels"]
-        if not known and (call.args or call.options):
-            raise ClasswiseError(f"{spec}: {call.name} has no options; write just {call.name}")
-        for name, value in call.options.items():
-            if name not in known:
-                raise unknown(f"option of {call.name}", name, known)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ClasswiseError(
-                    f"{call.name}({name}={value!r}): give a whole number from 1 up"
-                )
-        if call.args:
-            raise ClasswiseError(f"{spec}: name the options, as in {call.name}({known[0]}=16)")
-        features, width = maker(channels, **call.options)
+        features, width = _built_in(call, spec)(channels, **call.options)
         return Classifier(
             features,
             width,
@@ -96,6 +81,24 @@ def build_model(
             head=head,
             head_scale=head_scale,
         )
+
+
+def _built_in(call: Call, spec: str) -> Callable[..., tuple[nn.Module, int]]:
+    """The maker of a built-in model, which takes the options that were given."""
+    if call.name not in MODELS:
+        raise unknown("model", call.name, [*MODELS, "module:callable"])
+    maker = MODELS[call.name]
+    known = [name for name in inspect.signature(maker).parameters if name != "channels"]
+    if not known and (call.args or call.options):
+        raise ClasswiseError(f"{spec}: {call.name} has no options; write just {call.name}")
+    for name, value in call.options.items():
+        if name not in known:
+            raise unknown(f"option of {call.name}", name, known)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ClasswiseError(f"{call.name}({name}={value!r}): give a whole number from 1 up")
+    if call.args:
+        raise ClasswiseError(f"{spec}: name the options, as in {call.name}({known[0]}=16)")
+    return maker
 
 
 def names_own_model(spec: str) -> bool:

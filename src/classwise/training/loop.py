@@ -171,10 +171,9 @@ class Trainer:
             before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
             state = self.apply_policies(state, before)
             save_state(saved, identity, self.model, self.optimiser, state)
-        batches = len(self.train_data)
         previous = next(reversed(self.run.history), None)
         with TrainProgress(
-            self.recipe.name, config.epochs, state.epoch, batches, quiet
+            self.recipe.name, config.epochs, state.epoch, len(self.train_data), quiet
         ) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()

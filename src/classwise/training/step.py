@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +15,11 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
-from classwise.objective import Outer, Reduction, plain_step, total
+from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
 from classwise.recipe import epoch_of
 from classwise.slots import Slots
 from classwise.training.config import TrainConfig
-from classwise.types import Batch
+from classwise.types import Batch, Images, Logits
 
 
 @dataclass(frozen=True)
@@ -50,34 +50,21 @@ class Step:
         `kept` is the regularisers' memory, brought up to date. `details` are what the class counts
         must hold, and `count_robust` says whether the attacked images must be among them.
         """
-        slots, objective, inner = self.slots, self.slots.objective, self.slots.inner
+        slots, objective = self.slots, self.slots.objective
         assert objective is not None
-        images = self.augment(batch.images, batch.index, moment.seed, moment.epoch)
-        batch = replace(batch, images=images)
+        batch = replace(
+            batch, images=self.augment(batch.images, batch.index, moment.seed, moment.epoch)
+        )
         rows = settings.rows(batch.labels)
-        views = {"clean": images}
-        soft: dict[str, Tensor] = {}
         teacher = None
         if self.teacher is not None:
             with torch.no_grad():
-                teacher = self.teacher(images)
-        if inner is not None:
-            tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
-            with self._precision():
-                views |= inner.perturb(
-                    self.model,
-                    batch,
-                    moment,
-                    radius=rows.margin,
-                    step=rows.step,
-                    ball=self.ball,
-                    target_odds=rows.target_odds,
-                    teacher=tempered,
-                )
-        attacked = views.get("robust")
+                teacher = self.teacher(batch.images)
+        views = attacked = self._attack(batch, rows, moment, teacher)
+        soft: dict[str, Tensor] = {}
         if slots.mix is not None:
             outputs = self.num_classes + (slots.extra_outputs or 0)
-            views, soft = slots.mix(batch, views, outputs, self.num_classes, moment)
+            views, soft = slots.mix(Attacked(batch, views, outputs, self.num_classes, moment))
         seen: dict[str, Any] = {}
 
         def forward() -> Tensor:
@@ -97,15 +84,9 @@ class Step:
             return loss
 
         rule = slots.step_rule or plain_step
-        rule(forward, self.model, self._backward, self._update, moment)
+        rule(Descent(forward, self.model, self._backward, self._update, moment))
         kept.update(seen["states"])
-        counted = dict(seen["outputs"])
-        if slots.mix is not None and not slots.mix.pure:
-            counted.pop("robust", None)
-            if attacked is not None and count_robust:
-                # No pure robust logits in the outer forward: one more, with frozen buffers.
-                with batchnorm_mode(self.model, "batch"), torch.no_grad():
-                    counted["robust"] = all_outputs(self.model, attacked)
+        counted = self._pure(seen["outputs"], attacked.get("robust") if count_robust else None)
         counts = {
             Seen("train", name): ClassCounts.of_logits(
                 batch.labels, logits[:, : self.num_classes], details
@@ -113,6 +94,37 @@ class Step:
             for name, logits in counted.items()
         }
         return counts, {"total": seen["total"], **seen["parts"]}
+
+    def _attack(
+        self, batch: Batch, rows: ClassSettings, moment: Moment, teacher: Logits | None
+    ) -> dict[str, Images]:
+        """The clean images, and what the recipe's attack makes of them, if it has one."""
+        views = {"clean": batch.images}
+        if self.slots.inner is None:
+            return views
+        tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
+        with self._precision():
+            return views | self.slots.inner.perturb(
+                self.model,
+                batch,
+                moment,
+                radius=rows.margin,
+                step=rows.step,
+                ball=self.ball,
+                target_odds=rows.target_odds,
+                teacher=tempered,
+            )
+
+    def _pure(self, outputs: Mapping[str, Logits], attacked: Images | None) -> dict[str, Logits]:
+        """Outputs that may be counted: where a mix was at work, attacked images are asked anew."""
+        counted, mix = dict(outputs), self.slots.mix
+        if mix is not None and not mix.pure:
+            counted.pop("robust", None)
+            if attacked is not None:
+                # No pure robust logits in the outer forward: one more, with frozen buffers.
+                with batchnorm_mode(self.model, "batch"), torch.no_grad():
+                    counted["robust"] = all_outputs(self.model, attacked)
+        return counted
 
     def _reduction(self, moment: Moment) -> Reduction:
         start, epochs = self.slots.reduction_start, moment.epochs

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import Ball
+from classwise.attacks.ball import Ball, Room
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.quick.patches import Patches
 from classwise.attacks.search.state import Bounded, Rows, State, each, join, pick, take
@@ -227,7 +227,7 @@ def slope_at(
 def into_ball(scene: Scene, state: Bounded, moved: Images) -> Images:
     """Return the nearest point that a sample may reach; `moved` is used up."""
     rows = state.rows
-    return scene.ball.into(moved, (state.low, state.high), rows.images, rows.radius)
+    return scene.ball.into(moved, Room(state.low, state.high, rows.images, rows.radius))
 
 
 def _one_pass(
