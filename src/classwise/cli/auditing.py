@@ -12,6 +12,8 @@ from classwise.cli.printing import (
     check_classes,
     command_for_all,
     listed,
+    normalisation,
+    only_reading,
     print_audits,
     question_code,
     say_healthy,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 @app.command()
 @kindly
 def audit(
+    context: typer.Context,
     target: Annotated[
         str | None,
         typer.Argument(help="A run folder, a weights file, module:callable, or an .onnx file."),
@@ -47,8 +50,17 @@ def audit(
         str | None, typer.Option(help="Linf or L2. (default: the run's, or Linf)")
     ] = None,
     weights: Annotated[
-        str, typer.Option(help="Names from the run, comma-separated; `all` for all.")
+        str,
+        typer.Option(help="Names from the run, or `all`; beside module:callable, a file."),
     ] = "",
+    normalise: Annotated[
+        str | None,
+        typer.Option(help="What the model expects and does not do: cifar10, imagenet, …"),
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="The same by its means, such as 0.5,0.5,0.5; with --std.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Deviations that go with --mean.")] = None,
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
@@ -106,11 +118,7 @@ def audit(
 
     everything = check_classes(classes)
     if ledger is not None:
-        if groups is not None:
-            raise ClasswiseError(
-                "--from shows the groups that were kept; give --groups with the audit itself: "
-                "verdicts that it finds there are not computed again"
-            )
+        only_reading(context, "ledger", "attacks", "weights", "split", "classes", "quiet")
         audits = read_ledger(ledger, attacks=listed(attacks), weights=weights, split=split)
         command = command_for_all(ledger, weights=weights, split=split)
         print_audits(audits, everything=everything, command=command)
@@ -133,6 +141,7 @@ def audit(
         question=question,
         health=health,
         repeat=repeat,
+        normalise=normalisation(normalise, mean, std),
         groups=groups,
         batch_size=batch_size,
         seed=seed,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from classwise.cli.app import NO, UNDECIDED, YES, out
-from classwise.errors import unknown
+from classwise.errors import ClasswiseError, unknown
 
 if TYPE_CHECKING:
     from classwise.judging.audits import AuditedWeights
@@ -28,6 +30,35 @@ def listed(attacks: str | None) -> tuple[str, ...]:
     from classwise.spelling import split_outside_brackets
 
     return tuple(n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip())
+
+
+def only_reading(context: typer.Context, *allowed: str) -> None:
+    """Refuse options that say how to audit where stored verdicts are only read."""
+    for option in context.command.params:
+        name = str(option.name)
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in allowed:
+            raise ClasswiseError(
+                f"--from only reads what an audit has kept, so {option.opts[-1]} would have no "
+                "effect; leave it out, or audit with it: verdicts that are kept are not computed "
+                "again"
+            )
+
+
+def normalisation(name: str | None, mean: str | None, std: str | None) -> Any:
+    """What --normalise, or --mean and --std, say; None where nothing is said."""
+    if name is not None and (mean is not None or std is not None):
+        raise ClasswiseError("give --normalise, or --mean and --std, not both")
+    if (mean is None) != (std is None):
+        raise ClasswiseError("--mean and --std go together; give both, one number per channel")
+    if mean is None or std is None:
+        return name
+    try:
+        return [[float(one) for one in part.split(",")] for part in (mean, std)]
+    except ValueError:
+        raise ClasswiseError(
+            f"--mean {mean} --std {std}: write one number per channel, such as 0.5,0.5,0.5"
+        ) from None
 
 
 def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:

@@ -113,6 +113,25 @@ def open_data(spec: str) -> DataSource:
     raise unknown("data set", spec, [*NAMED, *paths, *wraps])
 
 
+def data_to_train_on(spec: str, given: DataSource | None = None) -> DataSource:
+    """Open data, unless they are given; every class must have an image left to be tested on."""
+    source = open_data(spec) if given is None else given
+    if not source.set_aside:
+        return source
+    for name, trained, tested in zip(
+        source.train.class_names,
+        source.train.sizes.tolist(),
+        source.test.sizes.tolist(),
+        strict=True,
+    ):
+        if trained + tested == 1:
+            raise ClasswiseError(
+                f"class {name!r} of {source.name} has 1 image; to train it needs at least 2 (one "
+                "to train, one to test), or a test part of its own"
+            )
+    return source
+
+
 def read_spec(spec: str) -> tuple[str, str | None, dict[str, Any]]:
     """Divide a data source's spelling into its kind, its path or inner name, and its options.
 

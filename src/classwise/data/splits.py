@@ -25,23 +25,6 @@ def held_out(name: str, whole: Dataset, *, known: bool = False) -> DataSource:
     return DataSource(name, *parts, places=(train, test), set_aside=not known)
 
 
-def check_trainable(source: DataSource) -> None:
-    """Refuse to train on data of which a class would have no image left to be tested on."""
-    if not source.set_aside:
-        return
-    for name, trained, tested in zip(
-        source.train.class_names,
-        source.train.sizes.tolist(),
-        source.test.sizes.tolist(),
-        strict=True,
-    ):
-        if trained + tested == 1:
-            raise ClasswiseError(
-                f"class {name!r} of {source.name} has 1 image; to train it needs at least 2 (one "
-                "to train, one to test), or a test part of its own"
-            )
-
-
 def split_indices(labels: Tensor, rule: str | float, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Split into (train, valid), both in data set order.
 

@@ -25,8 +25,7 @@ from classwise.classes.settings import Chain, Feedback, Seen
 from classwise.data.augment import fit_augment
 from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
-from classwise.data.sources import open_data
-from classwise.data.splits import check_trainable
+from classwise.data.sources import data_to_train_on
 from classwise.errors import ClasswiseError
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
@@ -77,8 +76,7 @@ def train(
         config = TrainConfig(**options)
     elif options:
         config = TrainConfig(**{**config.model_dump(), **options})
-    source = open_data(config.data) if source is None else source
-    check_trainable(source)
+    source = data_to_train_on(config.data, source)
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
     trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))

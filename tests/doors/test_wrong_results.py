@@ -256,6 +256,25 @@ def test_the_long_table_says_the_split(here):
     assert {row["split"] for row in rows} == {"all"}
 
 
+def test_the_command_line_normalises_and_refuses_what_it_would_not_use(here):
+    torch.manual_seed(0)
+    words = ["audit", "given_net:net", "--data", "digits", "--attacks", "clean", "--out", "kept"]
+    for how in (["--mean", "0.3", "--std", "0.4"], ["--normalise", "mnist"]):
+        done = run(*words, *how)
+        assert done.exit_code == 0, done.output
+    assert len(read_ledger(here / "kept")) == 2
+    for how, said in (
+        (["--mean", "0.3"], "go together"),
+        (["--mean", "x", "--std", "1"], "one number per channel"),
+        (["--normalise", "mnist", "--mean", "0", "--std", "1"], "not both"),
+    ):
+        done = run(*words, *how)
+        assert (done.exit_code, said in " ".join(done.stderr.split())) == (2, True), done.output
+    done = run("audit", "--from", "kept", "--eps", "0.1")
+    assert (done.exit_code, "--eps would have no effect" in done.stderr) == (2, True), done.output
+    assert run("audit", "--from", "kept", "--attacks", "clean").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
