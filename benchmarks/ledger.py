@@ -124,7 +124,7 @@ def main() -> None:
                 plan, watch.seconds = plan_of(count, args.network, args.attacks), 0.0
                 _, whole = timed(lambda p=plan, a=audit, f=folder: a(p, Path(f) / "run"))
                 spent = watch.seconds
-                # everything is known: only the ledger is asked
+                # everything is known: the ledger is read, and nothing is judged
                 _, again = timed(lambda p=plan, a=audit, f=folder: a(p, Path(f) / "run"))
             rates.append(spent / count)
             print(
