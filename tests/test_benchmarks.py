@@ -38,10 +38,10 @@ def test_an_attack_is_run_and_its_images_are_confirmed(load):
     attacks = load("attacks")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 4))
-    images = torch.rand(12, 3, 4, 4)
+    images = torch.rand(200, 3, 4, 4)
     with torch.no_grad():
         labels = model(images).argmax(1)
-    batch = Batch(images, labels, torch.arange(12))
+    batch = Batch(images, labels, torch.arange(200))
     found = attacks.ours(model, batch, "suite(apgd-ce)")
     seen = attacks.verified(model, batch, found)
     assert seen.outside <= 1e-6
