@@ -49,6 +49,9 @@ class Nobody:
         """An attack of a suite is done."""
 
 
+_NOBODY = Nobody()
+
+
 @dataclass
 class Pace:
     """How long an image takes under a condition; nobody knows before the first piece."""
@@ -65,9 +68,6 @@ class Pace:
         return max(1, min(most, wish))
 
 
-_NOBODY = Nobody()
-
-
 def run_audit(
     plan: Plan,
     record: Record | None = None,
@@ -81,13 +81,13 @@ def run_audit(
     What the record holds is not judged again; every piece of what it lacks is on disk before the
     next begins, unless the record is gathering. If the model raises, what was judged stays and the
     error names the samples. With `tidy` a condition's shards become one file at its end. `paces`
-    go from one run of a condition to the next, by its key.
+    go from one run of a condition to the next, by its name.
     """
     found, paces = [], {} if paces is None else paces
     with plan.subject.asked():
         for condition in plan.conditions:
             listener.begin(condition.name, len(plan.data))
-            pace = paces.setdefault(condition.key, Pace())
+            pace = paces.setdefault(condition.name, Pace())
             found.append(_complete(plan, condition, record, listener, pace))
             if record is not None and tidy:
                 record.tidy(condition)

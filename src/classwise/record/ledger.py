@@ -2,8 +2,8 @@
 
 Every judged piece becomes a Parquet shard at once, or, where pieces are many and small, together
 with others after some seconds, so a crash loses about a minute; a finished condition is compacted
-into one file. Shards are named by their content: ledgers of several
-machines are merged by copying their files into one folder.
+into one file. Shards are named by their content: ledgers of several machines are merged by copying
+their files into one folder.
 """
 
 from __future__ import annotations
