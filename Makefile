@@ -38,9 +38,10 @@ test-quick: .venv/installed ## Run the laws and one case each, in under 90 secon
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
-bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
+bench: .venv/installed ## Measure attacks beside other libraries, audits, growth and the ledger (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
-	$(BIN)/python benchmarks/attacks.py
+	@missed=0; for part in attacks audits growth ledger; do \
+	  $(BIN)/python benchmarks/$$part.py || missed=1; done; exit $$missed
 
 equality: .venv/installed ## Compare every method with its released code, write docs/equality.md
 	PYTHONPATH=tests $(BIN)/python -m equality.table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,8 +54,12 @@ class Record:
             self.append(condition, shelf.rows(unnamed))
 
     def append(self, condition: Condition, found: Predictions) -> None:
-        """Write verdicts down, whole or not at all."""
-        self.ledger.append(found, self.stamped(condition))
+        """Write verdicts down, whole or not at all; while `gathering`, together with others."""
+        self.ledger.keep(found, self.stamped(condition))
+
+    def gathering(self, seconds: float) -> AbstractContextManager[None]:
+        """Write verdicts at most every so many seconds, and the rest when it ends, however."""
+        return self.ledger.gathering(seconds)
 
     def tidy(self, condition: Condition) -> None:
         """Put all shards of a condition into one file."""

@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def content_digest(stamp: Stamp, found: Predictions) -> str:
     return _digest(b"".join([*numbers, words.encode()]))
 
 
+def connected() -> duckdb.DuckDBPyConnection:
+    """A connection with temporary tables of its own, to be closed after use."""
+    return _engine(os.getpid()).cursor()
+
+
+@cache
+def _engine(process: int) -> duckdb.DuckDBPyConnection:
+    """The engine of a process, which takes longer to start than a shard to write.
+
+    A forked process has none of its parent's threads: it needs an engine of its own.
+    """
+    assert process == os.getpid()
+    return duckdb.connect()
+
+
 def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str, Any]) -> None:
     """Write predictions as one Parquet file that is there whole or not at all."""
     rows = {**samples_of(found), "correct": found.correct}
@@ -60,7 +76,7 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as base:
+        with connected() as base:
             base.register("found", rows)
             base.execute(
                 f"COPY (SELECT {select} FROM found ORDER BY sample) TO '{quoted(part)}' (FORMAT "
@@ -89,7 +105,7 @@ def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyCon
     that the sample fell is kept: an attack that succeeded anywhere has succeeded. `shards` has
     all of them, with their file names.
     """
-    with duckdb.connect() as base:
+    with connected() as base:
         _load(base, folder, where)
         base.execute(
             "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
