@@ -8,12 +8,12 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from ledgers import Counting, Named, Told, stamp, verdicts
+from places import TESTS
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.threat import Threat
@@ -28,7 +28,7 @@ from classwise.record import ledger as ledger_module
 from classwise.record import shards
 from classwise.record.ledger import Ledger
 
-_PLACES = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+_PLACES = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(_PLACES)}
 
 
