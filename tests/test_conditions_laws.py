@@ -231,7 +231,7 @@ class TestResume:
             return judge(self, subject, batch, *tell)
 
         monkeypatch.setattr(Condition, "judge", breaking)
-        with pytest.raises(ClasswiseError, match="out of memory; . of 24 samples are kept"):
+        with pytest.raises(ClasswiseError, match=r"out of memory; . of 24 samples are kept"):
             run_audit(plan, record_in(tmp_path, plan))
         kept, _ = shown
         (resumed,) = run_audit(plan, record_in(tmp_path, plan))
