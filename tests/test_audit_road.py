@@ -1,9 +1,11 @@
 """The road of an audit: names are read once, few calls lead to the search, a column is one line."""
 
+import importlib
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import duckdb
 import numpy as np
@@ -12,6 +14,7 @@ from conditions import Scene, data_file, same_verdicts
 from ledgers import stamp, verdicts
 from typer.testing import CliRunner
 
+import classwise
 from classwise.attacks import names
 from classwise.attacks.condition import Condition
 from classwise.attacks.search import engine, suite
@@ -96,6 +99,17 @@ def test_six_calls_lead_from_the_command_to_the_search(tmp_path, monkeypatch):
     ]  # fmt: skip
     calls = len(walk[: here + 1])  # the last of them calls run_search
     assert calls <= 6
+
+
+@pytest.mark.parametrize("name", classwise.__all__)
+def test_a_public_name_stays_what_it_is_when_all_is_imported(name):
+    first = getattr(classwise, name)
+    for path in PACKAGE.rglob("*.py"):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        if module.partition(".")[2].partition(".")[0] == name:
+            importlib.import_module(module.removesuffix(".__init__"))
+    assert getattr(classwise, name) == first
+    assert not isinstance(first, ModuleType)
 
 
 def widened(monkeypatch):
