@@ -21,6 +21,7 @@ from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, eval_mode
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model, onnx_files
+from classwise.models.classifier import Around, all_outputs
 from classwise.models.twin import quick_twin
 from classwise.types import Images, LogitModel
 
@@ -130,7 +131,7 @@ class Subject:
         return last
 
 
-class _Short(nn.Module):
+class _Short(Around):
     """A model in half precision: radii and steps need more digits than its images have."""
 
     def __init__(self, model: LogitModel, kind: torch.dtype) -> None:
@@ -142,6 +143,10 @@ class _Short(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Ask in its own precision."""
         return self.model(images.to(self.kind)).float()
+
+    def outputs(self, images: Tensor) -> Tensor:
+        """Ask for those behind the K classes, too."""
+        return all_outputs(self.model, images.to(self.kind)).float()
 
 
 def model_hash(model: LogitModel, known_by: Any = None) -> str:
