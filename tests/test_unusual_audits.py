@@ -1,5 +1,6 @@
 """What only some audits have: a radius per image, random models, extra outputs, few bits."""
 
+from copy import deepcopy
 from unittest.mock import patch
 
 import numpy as np
@@ -113,9 +114,10 @@ def test_forty_steps_on_all_outputs_waste_themselves_in_any_precision(kind, repe
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_half_precision_gives_nearly_the_verdicts_of_single(kind):
     scene = Scene(dtype=torch.float32)
-    names = ("clean", "fgsm", "pgd-3", "apgd-ce(steps=3)", "square(queries=8)", "deepfool(steps=3)")
+    # not deepfool and fab-t: they end at the boundary, where half a model's digits are a tie
+    names = ("clean", "fgsm", "pgd-3", "apgd-ce(steps=3)", "square(queries=8)")
     conditions = parse_conditions(list(names), scene.threat())
-    few = Subject(Scene().model.__class__(4).to(kind), 4)
+    few = Subject(deepcopy(scene.model).to(kind), 4)
     half = run_audit(Plan(few, scene.data, conditions))
     for name, found in zip(names, half, strict=True):
         single = scene.found(Row(name))
