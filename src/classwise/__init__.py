@@ -10,6 +10,8 @@ Names load on first use, so that importing the package, and `classwise --help`, 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -67,3 +69,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'classwise' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+class _Package(ModuleType):
+    """A package whose folder `report/` does not hide its function `report` once it is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -28,7 +28,7 @@ from classwise.record import ledger as ledger_module
 from classwise.record import shards
 from classwise.record.ledger import Ledger
 
-_PLACES = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+_PLACES = [str(TESTS), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(_PLACES)}
 
 

@@ -30,6 +30,12 @@ def ask(model: LogitModel, images: Images, width: int, num_classes: int | None =
 def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
     """Refuse outputs that are not finite logits of `num_classes` classes."""
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+    if num_classes and len(shape) == 2 and shape[0] == count and shape[1] != num_classes:
+        raise ClasswiseError(
+            f"the model gives {shape[1]} outputs, but there are {num_classes} classes; it must "
+            f"return logits of shape ({count}, {num_classes}): give it data of {shape[1]} classes, "
+            "or as many class names as it has outputs"
+        )
     if len(shape) != 2 or shape[0] != count or shape[1] != (num_classes or shape[1]):
         got = shape if isinstance(logits, Tensor) else type(logits).__name__
         wanted = f"({count}, {num_classes})" if num_classes else f"({count}, K)"

@@ -146,7 +146,8 @@ def _read(base: duckdb.DuckDBPyConnection, where: str) -> Predictions | None:
     # The view has every verdict once for each name of the weights; here names do not matter.
     rows = base.execute(
         f"SELECT {', '.join(columns(Predictions))} FROM rows WHERE {where} QUALIFY "
-        "row_number() OVER (PARTITION BY sample ORDER BY correct, predicted, logit_gap) = 1 "
+        "row_number() OVER (PARTITION BY sample ORDER BY correct, predicted, logit_gap, image IS "
+        "NULL) = 1 "
         "ORDER BY sample"
     ).fetchnumpy()
     return read_back(rows) if len(rows["sample"]) else None

@@ -17,6 +17,7 @@ from classwise.record.card import audit_facts
 from classwise.record.ledger import Ledger
 from classwise.record.remarks import note_key, write_remarks
 from classwise.record.rows import Predictions, Stamp
+from classwise.record.shards import our_turn
 from classwise.record.shelf import Shelf
 
 
@@ -62,8 +63,9 @@ class Record:
         return self.ledger.gathering(seconds)
 
     def tidy(self, condition: Condition) -> None:
-        """Put all shards of a condition into one file."""
-        self.ledger.compact(self.stamped(condition))
+        """Put all shards of a condition into one file, also those of an audit beside this one."""
+        with our_turn(self.ledger.folder):
+            self.ledger.compact(self.stamped(condition))
 
     def everything(self) -> list[Predictions]:
         """Every audit of this model on these data, whatever its weights are called."""
@@ -107,14 +109,15 @@ class Record:
         probed: Sequence[str] | None = None,
     ) -> None:
         """Keep notes and flags beside the audits; what is None stays as it was."""
-        write_remarks(
-            self.folder,
-            self.stamp.model_hash,
-            seen={} if seen is None else {self.stamp.data_hash: seen},
-            probed=probed,
-            black_box=self.black_box,
-            notes=notes,
-        )
+        with our_turn(self.folder):
+            write_remarks(
+                self.folder,
+                self.stamp.model_hash,
+                seen={} if seen is None else {self.stamp.data_hash: seen},
+                probed=probed,
+                black_box=self.black_box,
+                notes=notes,
+            )
 
     def broken_off(self, reason: Exception, samples: Whole, kept: int, of: int) -> ClasswiseError:
         """Say where an audit broke off and what is kept."""

@@ -110,7 +110,7 @@ def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyCon
         base.execute(
             "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
             "BY weights, split, model_hash, data_hash, attack_key, sample "
-            "ORDER BY correct, predicted, logit_gap, run) = 1"
+            "ORDER BY correct, predicted, logit_gap, image IS NULL, run) = 1"
         )
         yield base
 
@@ -168,6 +168,28 @@ def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
         if about:
             found.setdefault((model, data), about)
     return found
+
+
+@contextlib.contextmanager
+def our_turn(folder: Path) -> Iterator[None]:
+    """Wait until no other process tidies a folder; one that is killed holds nobody up.
+
+    Without locks (Windows, some network drives) nothing is lost either: what two processes then
+    write twice is read once.
+    """
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):  # no locks here, or nothing to tidy yet
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def quoted(value: object) -> str:
