@@ -15,7 +15,8 @@ from classwise.judging.compare import bootstrap_changes, diff
 from classwise.judging.samples import diff_samples, read_samples
 from classwise.record.ledger import Ledger
 from classwise.record.remarks import write_remarks
-from classwise.statistics.paired import holm, mcnemar, paired_interval, worst_change_interval
+from classwise.statistics.paired import holm, mcnemar, paired_interval
+from classwise.statistics.worst_change import worst_change_interval
 
 NAMES = ("a", "b", "c")
 
