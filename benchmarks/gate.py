@@ -107,8 +107,8 @@ def as_before(sizes: Whole, hits: Whole, lost: Whole, won: Whole) -> tuple[Rates
     (first_low, first_high), (low, high) = (
         worst_interval(right, sizes, level) for right in (hits, hits + won - lost)
     )
-    down, up = paired_interval(lost, won, sizes, 1 - ERROR / 2 / len(sizes))
-    return np.maximum(low - first_high, down.min(1)), np.minimum(high - first_low, up.max(1))
+    down, up = paired_interval(lost, won, sizes, 1 - ERROR / 2 / sizes.shape[-1])
+    return np.maximum(low - first_high, down.min(-1)), np.minimum(high - first_low, up.max(-1))
 
 
 def worst_change(

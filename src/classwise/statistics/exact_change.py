@@ -15,8 +15,9 @@ statistic of the two counts has a law that depends on Δ alone. Therefore the bo
    Were it below the truth Δ, then p lies outside C (chance ≤ β), or P_{q,p}(R) ≤ t − β at the
    truth itself, which has chance ≤ t − β, since the R are nested: P(high < Δ) ≤ t at every truth.
 4. The maximum is no search: for p in a cell [p₀, p₁], P_{q(p),p}(R) ≤ P_{q₁,p₀}(R) with
-   q₁ = min(p₁ − d, 1 − p₀), by coupling. Cells are halved until all are below t − β, or some truth
-   is above it, or they are very narrow; what stays open counts as above, and so do counts too rare to sum.
+   q₁ = min(p₁ − d, 1 − p₀), by coupling. Cells are cut until all are below t − β, or some truth is
+   above it, or they are very narrow. What stays open counts as above, and counts of won images
+   too rare to sum count as if they were in R.
 
 The lower bound is the upper one of the pair turned around. Nothing is approximate but arithmetic.
 """
@@ -78,7 +79,8 @@ def surely_below(
     >>> surely_below([10, 3], [0, 0], [100, 100], -0.03, 0.05).tolist()
     [True, False]
     """
-    return _each(_shown, (lost, won, sizes, change), tail) == 1
+    found: Mask = _each(_shown, (lost, won, sizes, change), tail) == 1
+    return found
 
 
 def surely_above(
@@ -163,8 +165,8 @@ def _results(b: Rates, c: Rates, n: Rates, tail: float) -> _Results:
     least = _least_lost(n, upper, z)
     p_low, p_high = exact(c, n, 1 - _NUISANCE * tail)
     rest = _NEGLECTED * tail
-    first = stats.binom.ppf(rest / 2, n, p_low)
-    last = stats.binom.isf(rest / 2, n, p_high)
+    first = np.asarray(stats.binom.ppf(rest / 2, n, p_low))
+    last = np.asarray(stats.binom.isf(rest / 2, n, p_high))
     size = n[:, None]
     counts = first[:, None] + np.arange(int((last - first).max()) + 1)
     inside = np.minimum(counts, size)

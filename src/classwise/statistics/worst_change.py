@@ -11,7 +11,7 @@ from classwise.statistics.intervals import Rates, check_level, exact
 from classwise.statistics.paired import paired_interval
 
 Mask = npt.NDArray[np.bool_]
-_PAIRED, _CHOICE = 0.4, 0.05  # shares of the error: two of the first, four of the second
+_PAIRED, _CHOICE = 1 / 4, 1 / 8  # shares of the error: two of the first, four of the second
 
 
 def worst_change_interval(
@@ -28,12 +28,12 @@ def worst_change_interval(
 
     high = max {up_k: k may be w},    low = min {down_k: k may be v},
 
-    with a bound of Δ_k that is wrong with chance 0.4·α: only those of w and v must hold, so the
+    with bounds of Δ_k that are wrong with chance α/4: only those of w and v must hold, so the
     number of classes costs nothing here. k may be w if low_k ≤ min_j high_j, the exact bounds of
-    a: wrong with chance 0.05·α for low_w, and 0.05·α/K for each high_j; likewise v with a′. On
-    these bounds also min low′ − min high ≤ D ≤ min high′ − min low, which costs nothing more.
-    The shares add up to α = 1 − level, and nothing is said of how classes depend on each other:
-    groups may overlap. Classes lie on the last axis; one without images takes no part.
+    a: wrong with chance α/8 for low_w, and α/8K for each high_j; likewise v with a′. With these
+    bounds also min low′ − min high ≤ D ≤ min high′ − min low, which costs nothing more. The shares
+    add up to α = 1 − level, and nothing is said of how classes depend on each other: groups may
+    overlap. Classes lie on the last axis; one without images takes no part.
 
     >>> low, high = worst_change_interval([100, 100], [50, 60], [0, 0], [0, 0])
     >>> bool(low < 0 < high)
@@ -77,11 +77,12 @@ def _greatest_bound(
     """
 
     def bounds(asked: Mask) -> Rates:
-        return upper_bound(*(np.where(asked, part, 0) for part in (b, c, n)), tail)
+        return upper_bound(b * asked, c * asked, n * asked, tail)
 
     guess = np.where(chosen, paired_interval(b, c, n, 1 - 2 * tail)[1], -np.inf)
     first = np.zeros_like(chosen)
     np.put_along_axis(first, guess.argmax(-1)[..., None], True, -1)
     best = np.nanmax(bounds(first), -1, keepdims=True)
     others = chosen & ~first & ~surely_below(b, c, n, best, tail)
-    return np.fmax(best, bounds(others)).max(-1)
+    greatest: Rates = np.fmax(best, bounds(others)).max(-1)
+    return greatest
