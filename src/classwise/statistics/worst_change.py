@@ -33,7 +33,8 @@ def worst_change_interval(
     a: wrong with chance α/8 for low_w, and α/8K for each high_j; likewise v with a′. With these
     bounds also min low′ − min high ≤ D ≤ min high′ − min low, which costs nothing more. The shares
     add up to α = 1 − level, and nothing is said of how classes depend on each other: groups may
-    overlap. Classes lie on the last axis; one without images takes no part.
+    overlap. Of a single class D is Δ, and either bound has α/2. Classes lie on the last axis; one
+    without images takes no part.
 
     >>> low, high = worst_change_interval([100, 100], [50, 60], [0, 0], [0, 0])
     >>> bool(low < 0 < high)
@@ -44,6 +45,9 @@ def worst_change_interval(
     n = np.broadcast_to(n, h.shape)
     if not np.all((n > 0).any(-1)):
         raise ClasswiseError("no class has images, so there is no worst class")
+    if np.all((n > 0).sum(-1) == 1):
+        half = (1 - level) / 2
+        return -_greatest_bound(c, b, n, n > 0, half), _greatest_bound(b, c, n, n > 0, half)
     may_be_first, first_low, first_high = _worst_ones(h, n, _CHOICE * (1 - level))
     may_be_second, low, high = _worst_ones(h + c - b, n, _CHOICE * (1 - level))
     tail = _PAIRED * (1 - level)
