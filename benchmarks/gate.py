@@ -142,17 +142,22 @@ def worst_settings() -> Iterator[tuple[str, Whole, Rates, Rates, float]]:
     one_bad = np.array([0.4, *half[1:]])
     steps = np.linspace(0.2, 0.8, 10)
     tail = np.geomspace(1000, 10, 10).round().astype(np.int64)
-    for n in (10, 100, 1000):
+    for n in (10, 100):
         same = np.full(10, n)
         yield f"1 | {n} | 50 → 45, half apart", same[:1], half[:1], half[:1] - 0.05, 0.5
         yield f"10 | {n} | all 50 → 50, half apart", same, half, half, 0.5
         yield f"10 | {n} | all 50 → one 40, half apart", same, half, one_bad, 0.5
         yield f"10 | {n} | one 40 → all 50, apart", same, one_bad, half, 1.0
-        yield f"10 | {n} | 20 to 80 → 5 less, as alike as can be", same, steps, steps - 0.05, 0.0
+        yield f"10 | {n} | 20 to 80 → 5 less, alike", same, steps, steps - 0.05, 0.0
         yield f"10 | {n} | 20 to 80 → the same upside down, apart", same, steps, steps[::-1], 1.0
-    yield "10 | 1000 down to 10 | 20 to 80 → 5 more, half apart", tail, steps, steps + 0.05, 0.5
-    hundred = np.full(100, 100)
-    yield "100 | 100 | all 50 → 50, half apart", hundred, np.full(100, 0.5), np.full(100, 0.5), 0.5
+    # bounds of large classes on which models differ much take long: here they differ little
+    same = np.full(10, 1000)
+    yield "1 | 1000 | 50 → 45, alike", same[:1], half[:1], half[:1] - 0.05, 0.0
+    yield "10 | 1000 | all 50 → one 40, alike", same, half, one_bad, 0.0
+    yield "10 | 1000 | 20 to 80 → 5 less, alike", same, steps, steps - 0.05, 0.0
+    yield "10 | 1000 down to 10 | 20 to 80 → 5 less, alike", tail, steps, steps - 0.05, 0.0
+    many = np.linspace(0.2, 0.8, 100)
+    yield "100 | 100 | 20 to 80 → 5 less, alike", np.full(100, 100), many, many - 0.05, 0.0
 
 
 def print_rule(repetitions: int) -> None:

@@ -245,3 +245,10 @@ def test_drops_of_one_class_or_of_all_need_a_baseline(pair, contract):
     for rule in ("class = 'cat'\ndrops_at_most = 0.1", "overall_drops_at_most = 0.1"):
         with refused("--baseline"):
             decide(contract, rule, run)
+
+
+def test_one_group_may_have_a_drop_of_its_own(contract):
+    text = "[[rule]]\nunder='x'\ngroups='camera'\ngroup='rear'\ndrops_at_most='2 points'\n"
+    (rule,) = load_contract(contract(text)).rule
+    assert (rule.drop, rule.member, rule.grouping) == (0.02, "rear", "camera")
+    assert rule.words.startswith("rear (camera) drops at most 2 points against the baseline")
