@@ -18,7 +18,9 @@ WALK = {
     "types": [],
     "draws": [],
     "content": [],
-    "statistics": ["intervals", "worst_class", "paired", "evidence"],
+    "statistics": [
+        *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
+    ],
     "data": [
         *("places", "memory", "dataset", "batches", "view", "splits", "augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
@@ -56,7 +58,7 @@ WALK = {
     "laws": [],
     "judging": [
         *("rates", "groups", "group_files", "showing", "metrics", "reports", "audits"),
-        *("compare", "samples", "contract", "gate"),
+        *("compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],
     "doors": ["findings", "audit", "health", "attacks", "autoattack", "folders", "targets"],

@@ -227,6 +227,9 @@ def gate(
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a Markdown comment here.")] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Undecided rules close the gate and fail in JUnit.")
+    ] = False,
 ) -> None:
     """Hold an audited model against a contract.
 
@@ -238,7 +241,7 @@ def gate(
     from classwise.files import write_atomically
     from classwise.judging.gate import gate as hold
 
-    report = hold(contract, run, baseline)
+    report = hold(contract, run, baseline, strict=strict)
     if junit is not None:
         write_atomically(junit, report.junit().encode())
     if markdown is not None:
