@@ -14,6 +14,7 @@ WALK = {
     "errors": [],
     "memory": [],
     "files": [],
+    "sealed": [],
     "spelling": [],
     "types": [],
     "draws": [],
@@ -37,7 +38,7 @@ WALK = {
         *("attack_names", "names"),
     ],
     "record": [
-        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record"),
+        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record", "lines"),
         *("tensors", "run_folder"),
     ],
     "auditing": ["plan", "run", "progress", "flags", "health", "question", "sequential"],

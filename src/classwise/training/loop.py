@@ -32,7 +32,6 @@ from classwise.models import names_own_model
 from classwise.models.asking import set_training
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
-from classwise.record.run_folder import append_line, read_lines, rewrite_lines
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
@@ -42,15 +41,14 @@ from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
 from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
+from classwise.training.resume import Checkpoints, Logs
 from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
-from classwise.training.state import Progression, load_state, save_state
+from classwise.training.state import Progression
 from classwise.training.step import Step
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
-
-TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
 
 
 def train(
@@ -156,21 +154,20 @@ class Trainer:
     def go(self, quiet: bool) -> Run:
         """Train from wherever the run stands to its last epoch."""
         config, path = self.config, self.run.path
-        identity = self.about["identity"]
-        state = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
-        saved = path / "state.safetensors"
-        if saved.exists():
-            state = load_state(saved, identity, self.model, self.optimiser, state, self.device)
-            self.chain = state.chain
-            for name in TRAIN_LOGS:  # what was written after the state is trained again
-                lines = [line for line in read_lines(path / name) if line["epoch"] <= state.epoch]
-                rewrite_lines(path / name, lines)
-        else:
+        begin = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
+        saved = Checkpoints(
+            self.run, self.about["identity"], self.model, self.optimiser, self.device
+        )
+        found = saved.resume(begin)
+        if found is None:
             before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
-            state = self.apply_policies(state, before)
-            save_state(saved, identity, self.model, self.optimiser, state)
+            state, logs = self.apply_policies(begin, before), Logs(path)
+            saved.save(state, logs)
+        else:
+            state, logs = found
+            self.chain = state.chain
         batches = len(self.train_data)
-        previous = next(reversed(self.run.history), None)
+        previous = logs.previous
         with TrainProgress(
             self.recipe.name, config.epochs, state.epoch, batches, quiet
         ) as progress:
@@ -182,11 +179,11 @@ class Trainer:
                 state, record = self.boundary(state, counts, losses)
                 record["fluctuation"] = fluctuations(previous, record)
                 previous = record
-                append_line(path / "history.jsonl", record)
-                self.watch(state)
-                save_state(saved, identity, self.model, self.optimiser, state)
+                logs.add("history.jsonl", record)
+                self.watch(state, logs)
+                saved.save(state, logs)
                 seconds = round(time.perf_counter() - began, 3)
-                append_line(path / "times.jsonl", {"epoch": state.epoch, "seconds": seconds})
+                logs.add("times.jsonl", {"epoch": state.epoch, "seconds": seconds})
                 progress.epoch(state.epoch, record["loss"]["total"], *headline(record))
         return self.run
 
@@ -271,7 +268,7 @@ class Trainer:
         settings, self.chain = state.chain.renew(state.settings, self.base, feedback)
         return replace(state, settings=settings, chain=self.chain)
 
-    def watch(self, state: Progression) -> None:
+    def watch(self, state: Progression, logs: Logs) -> None:
         """Passive looks for the papers' curves; no slot can read what is written here."""
         epoch, config = state.epoch, self.config
         if not self.watched or (epoch % config.watch_every and epoch != config.epochs):
@@ -283,7 +280,7 @@ class Trainer:
             model = self.model if average is None else self._carry(average)
             if needs and model is not None:
                 record |= rates(self.checker.look(model, needs, self._moment(epoch)), name)
-        append_line(self.run.path / "watch.jsonl", record)
+        logs.add("watch.jsonl", record)
 
     def _carry(self, average: RunningAverage) -> nn.Module | None:
         """The shadow with an average's weights; None while there are none."""
