@@ -15,6 +15,7 @@ WALK = {
     "memory": [],
     "files": [],
     "sealed": [],
+    "locks": [],
     "spelling": [],
     "types": [],
     "draws": [],

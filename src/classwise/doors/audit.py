@@ -9,7 +9,7 @@ from typing import Any
 from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.auditing.plan import Plan
-from classwise.auditing.progress import Bar
+from classwise.auditing.progress import Bar, warn
 from classwise.auditing.run import run_audit
 from classwise.data.view import View, given_images
 from classwise.doors.findings import findings
@@ -75,6 +75,7 @@ def audit(
         called = name or file
         record = Record.of(Path(out), subject, data, recipe=called, weights="given", split="test")
         write_card(Path(out), called, data.about())
+        warn(record.mend())
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
     return findings(plan, found, record, groupings)

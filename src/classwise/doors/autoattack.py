@@ -17,6 +17,7 @@ from classwise.attacks.search.suite import Suite
 from classwise.attacks.threat import Threat
 from classwise.auditing.flags import Flag, check_records, steady_flags
 from classwise.auditing.plan import Plan
+from classwise.auditing.progress import warn
 from classwise.auditing.run import Nobody, run_audit
 from classwise.content import content_of
 from classwise.data.view import View
@@ -165,7 +166,11 @@ class AutoAttack:
                 f"{folder} is a file, and the state of an evaluation is now kept in a folder; give "
                 "another state_path, or delete it"
             )
-        return Record.of(folder, subject, data, recipe="AutoAttack", weights="given", split="test")
+        record = Record.of(
+            folder, subject, data, recipe="AutoAttack", weights="given", split="test"
+        )
+        warn(record.mend())
+        return record
 
     def _say(self, line: str) -> None:
         if self.verbose:

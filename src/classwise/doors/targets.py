@@ -15,7 +15,7 @@ from classwise.attacks.threat import Threat
 from classwise.auditing.flags import Flag
 from classwise.auditing.health import probe
 from classwise.auditing.plan import Plan
-from classwise.auditing.progress import Bar
+from classwise.auditing.progress import Bar, warn
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
@@ -145,9 +145,11 @@ class _Place:
             return None
         if self.run is None:
             write_card(self.folder, recipe, plan.data.about())
-        return Record.of(
+        record = Record.of(
             self.folder, plan.subject, plan.data, recipe=recipe, weights=weights, split=split
         )
+        warn(record.mend())
+        return record
 
 
 def _conditions(wish: Wish, place: _Place, subject: Subject) -> tuple[Condition, ...]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.record.shards import open_table, read_abouts
+from classwise.sealed import BY_HAND, read_sealed, sealed_text
 
 
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
-    if "identity" in _read_json(folder / "run.json"):
-        raise ClasswiseError(
-            f"{folder} holds a training run, whose run.json would be lost; give another folder, or "
-            f"audit the run itself: classwise audit {folder}"
-        )
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
-    write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+    with short_lock(folder, "writing run.json"):
+        if "identity" in _read_json(folder / "run.json"):
+            raise ClasswiseError(
+                f"{folder} holds a training run, whose run.json would be lost; give another "
+                f"folder, or audit the run itself: classwise audit {folder}"
+            )
+        write_atomically(folder / "run.json", sealed_text(card))
 
 
 def ledger_folder(path: Path) -> Path:
@@ -31,13 +33,7 @@ def ledger_folder(path: Path) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     """What a file says; nothing where there is none."""
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-    except (OSError, ValueError) as reason:
-        raise ClasswiseError(f"{path} cannot be read: {reason}") from None
-    if not isinstance(found, dict):
-        raise ClasswiseError(f"{path} does not describe a run")
-    return found
+    return read_sealed(path, f"restore it from a copy; {BY_HAND}") if path.exists() else {}
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -45,7 +41,8 @@ def read_card(path: Path) -> dict[str, Any]:
     found = _read_json(path / "run.json")
     if not found:
         found = next(iter(read_abouts(ledger_folder(path)).values()), {})
-    if "class_names" not in found.get("data", {}):
+    data = found.get("data", {})
+    if not isinstance(data, dict) or not isinstance(data.get("class_names"), list):
         raise ClasswiseError(
             f"{path} holds no audit: neither a run.json nor shards that name their classes; "
             "give a run folder, or a folder of Parquet shards written by `classwise audit`"

@@ -71,5 +71,5 @@ def damaged_lines(path: Path, wrong: str) -> Damaged:
     """Say what is wrong with a file of lines, and what to do."""
     return Damaged(
         f"{path} is damaged: {wrong}; restore it from a copy, or repeat the training with "
-        "--resume, which writes it again from the state"
+        "--resume, which puts it right"
     )

@@ -11,11 +11,13 @@ import numpy as np
 from classwise.attacks.condition import Condition
 from classwise.data.view import View, Whole
 from classwise.errors import ClasswiseError
+from classwise.locks import short_lock
 from classwise.models.subject import Subject
 from classwise.record.card import audit_facts
 from classwise.record.ledger import Ledger
-from classwise.record.remarks import note_key, write_remarks
+from classwise.record.remarks import note_key, note_on, write_remarks
 from classwise.record.rows import Predictions, Stamp
+from classwise.record.shards import set_damaged_aside, stem_of
 from classwise.record.shelf import Shelf
 
 
@@ -36,6 +38,26 @@ class Record:
         ledger = Ledger(folder / "predictions", {"recipe_name": recipe, "data": data.about()})
         stamp = Stamp(folder.name, weights, split, subject.identity, data.identity)
         return cls(folder, ledger, stamp, subject.black_box)
+
+    def mend(self) -> str:
+        """Set damaged shards aside, so that their samples are judged again; say so, if any."""
+        if not self.ledger.folder.exists():
+            return ""
+        with short_lock(self.folder, "looking for damage"):
+            return self._mend()
+
+    def _mend(self) -> str:
+        moved = set_damaged_aside(self.ledger.folder)
+        if not moved:
+            return ""
+        lost = {path.name.rpartition("--")[0] for path in moved}
+        facts = [one for one in audit_facts(self.folder) if stem_of(one) in lost]
+        note_on(self.folder, facts, "samples of a damaged shard are missing; audit it again")
+        many = "1 damaged shard is" if len(moved) == 1 else f"{len(moved)} damaged shards are"
+        return (
+            f"{many} set aside in {moved[0].parent}: {', '.join(path.name for path in moved)}; "
+            "their samples are judged again when their attack is asked for"
+        )
 
     def stamped(self, condition: Condition) -> Stamp:
         """Whose and what a condition's rows are."""
@@ -58,7 +80,8 @@ class Record:
 
     def tidy(self, condition: Condition) -> None:
         """Put all shards of a condition into one file."""
-        self.ledger.compact(self.stamped(condition))
+        with short_lock(self.folder, "compacting"):
+            self.ledger.compact(self.stamped(condition))
 
     def everything(self) -> list[Predictions]:
         """Every audit of this model on these data, whatever its weights are called."""
@@ -102,14 +125,15 @@ class Record:
         probed: Sequence[str] | None = None,
     ) -> None:
         """Keep notes and flags beside the audits; what is None stays as it was."""
-        write_remarks(
-            self.folder,
-            self.stamp.model_hash,
-            seen={} if seen is None else {self.stamp.data_hash: seen},
-            probed=probed,
-            black_box=self.black_box,
-            notes=notes,
-        )
+        with short_lock(self.folder, "writing remarks"):
+            write_remarks(
+                self.folder,
+                self.stamp.model_hash,
+                seen={} if seen is None else {self.stamp.data_hash: seen},
+                probed=probed,
+                black_box=self.black_box,
+                notes=notes,
+            )
 
     def broken_off(self, reason: Exception, samples: Whole, kept: int, of: int) -> ClasswiseError:
         """Say where an audit broke off and what is kept."""

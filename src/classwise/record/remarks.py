@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.sealed import Damaged, read_sealed, sealed_text
+
+_KINDS: dict[str, type] = {"seen": dict, "probed": list, "black_box": bool, "notes": dict}
 
 
 def write_remarks(
@@ -38,8 +39,22 @@ def write_remarks(
     }
     if not any(new.values()) and not before:
         return
-    text = json.dumps({**known, model_hash: new}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / "remarks.json", text.encode())
+    _write(folder, {**known, model_hash: new})
+
+
+def note_on(folder: Path, facts: Sequence[Mapping[str, Any]], words: str) -> None:
+    """Add a note to audits of whatever models; it stays until they are complete again."""
+    known = _read_remarks(folder)
+    for one in facts:
+        before = known.get(one["model_hash"], {})
+        notes = {**before.get("notes", {}), note_key(one): words}
+        known[one["model_hash"]] = {**before, "notes": notes}
+    if facts:
+        _write(folder, known)
+
+
+def _write(folder: Path, known: Mapping[str, Any]) -> None:
+    write_atomically(folder / "remarks.json", sealed_text(known))
 
 
 def note_key(facts: Mapping[str, Any]) -> str:
@@ -64,15 +79,15 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
 
 
 def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / "remarks.json"
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-        if not all(isinstance(one, dict) for one in [found, *found.values()]):
-            raise ValueError("not a table of remarks")
-    except (OSError, ValueError, AttributeError) as reason:
-        raise ClasswiseError(
-            f"{path} cannot be read: {reason}; delete it and audit again"
-        ) from None
+    path, remedy = folder / "remarks.json", "delete it and audit again"
+    if not path.exists():
+        return {}
+    found = read_sealed(path, remedy)
+    for said in found.values():
+        if not isinstance(said, dict) or not all(
+            isinstance(said.get(name, kind()), kind) for name, kind in _KINDS.items()
+        ):
+            raise Damaged(f"{path} cannot be read: it is not a table of remarks; {remedy}")
     return found
 
 

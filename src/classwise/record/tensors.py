@@ -36,7 +36,7 @@ def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
     total = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
     for name, tensor in sorted(tensors.items()):
         total.update(f"\0{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
-        total.update(memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy()))
+        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 

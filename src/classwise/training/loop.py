@@ -27,6 +27,7 @@ from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import open_data
 from classwise.errors import ClasswiseError
+from classwise.locks import FolderLock
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
 from classwise.models.asking import set_training
@@ -50,6 +51,9 @@ from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
 
+GO_ON = "add --resume to go on, or choose another --out"
+IN_USE = "wait for it (--wait), or choose another --out"
+
 
 def train(
     recipe: str | Recipe | Method,
@@ -57,6 +61,7 @@ def train(
     *,
     out: str | Path,
     resume: bool = False,
+    wait: bool = False,
     device: str = "auto",
     quiet: bool = False,
     source: DataSource | None = None,
@@ -66,8 +71,9 @@ def train(
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
-    With `resume` a run that is there goes on where it stopped, and one that is not begins. A recipe
-    file may name methods of the modules in `imports`.
+    With `resume` a run that is there goes on where it stopped, and one that is not begins; with
+    `wait` it waits until nobody else trains there. A recipe file may name methods of the modules in
+    `imports`.
     """
     recipe = load_recipe(recipe, imports=imports)
     if config is None:
@@ -78,17 +84,17 @@ def train(
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
     trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))
-    trainer.run.claim(trainer.about)
-    if trainer.run.finished_epochs and not resume:
-        raise ClasswiseError(
-            f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
-            "add --resume to go on, or choose another --out"
-        )
-    if trainer.begun is not None and not trainer.run.finished_epochs:
-        begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
-        tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
-    keep_freed_memory()
-    return trainer.go(quiet)
+    trainer.run.check_place()
+    with FolderLock(trainer.run.path, "training", wait=wait, remedy=IN_USE) as lock:
+        trainer.run.claim(trainer.about)
+        done = trainer.run.finished_epochs
+        if done and not resume:
+            raise ClasswiseError(f"{out} already holds {done} epochs of this run; {GO_ON}")
+        if trainer.begun is not None and not done:
+            begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
+            tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
+        keep_freed_memory()
+        return trainer.go(quiet, lock)
 
 
 class Trainer:
@@ -151,31 +157,27 @@ class Trainer:
         self.chain = Chain(self.slots.policies).bind(data.class_names)
         self.keeps = self.slots.keeps or KEEPS
 
-    def go(self, quiet: bool) -> Run:
+    def go(self, quiet: bool, lock: FolderLock) -> Run:
         """Train from wherever the run stands to its last epoch."""
-        config, path = self.config, self.run.path
+        config = self.config
         begin = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
-        saved = Checkpoints(
-            self.run, self.about["identity"], self.model, self.optimiser, self.device
-        )
+        whose = self.about["identity"]
+        saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device)
         found = saved.resume(begin)
         if found is None:
             before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
-            state, logs = self.apply_policies(begin, before), Logs(path)
+            state, logs = self.apply_policies(begin, before), Logs(self.run.path)
             saved.save(state, logs)
         else:
-            state, logs = found
-            self.chain = state.chain
-        batches = len(self.train_data)
-        previous = logs.previous
-        with TrainProgress(
-            self.recipe.name, config.epochs, state.epoch, batches, quiet
-        ) as progress:
+            (state, logs), self.chain = found, found[0].chain
+        previous, title, batches = logs.previous, self.recipe.name, len(self.train_data)
+        with TrainProgress(title, config.epochs, state.epoch, batches, quiet) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()
                 for average, words in shut_gates(state.averages, state.epoch, config.epochs):
                     progress.warn_once(average, words)
                 state, counts, losses = self.run_epoch(state, progress)
+                lock.check()
                 state, record = self.boundary(state, counts, losses)
                 record["fluctuation"] = fluctuations(previous, record)
                 previous = record
