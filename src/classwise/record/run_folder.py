@@ -91,6 +91,7 @@ class RunFolder:
                 raise Damaged(
                     f"{self._card} is damaged: {name} must be {words}; restore it from a copy"
                 )
+        check_names(found["data"], self._card)
         return found
 
     @property
@@ -136,6 +137,13 @@ class RunFolder:
         if weights not in self.weights:
             raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
         return load_model(self.weights_path(weights), spec or self.own_model)[0]
+
+
+def check_names(data: Mapping[str, Any], where: Path) -> None:
+    """Refuse class names that are no list of words; a card may have none at all."""
+    names = data.get("class_names", ["none"])
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise Damaged(f"{where} is damaged: its class names are no list of words; audit again")
 
 
 def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str, Any]]:

@@ -1,0 +1,190 @@
+"""Two processes and one folder, and what a process sees that cannot write."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import classwise
+from classwise.judging.audits import read_ledger
+from classwise.training.run import Run
+
+NET = """
+import time
+import torch
+from torch import nn
+
+class Slow(nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+
+    def forward(self, x):
+        time.sleep(0.02)
+        return self.net(x)
+"""
+FULL = """
+import resource, sys
+import classwise.cli as cli
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+sys.argv[1:] = sys.argv[2:]
+cli.main()
+"""
+FETCH = """
+import sys, time
+from pathlib import Path
+from classwise.data import download
+
+def slowly(folder, quiet):
+    time.sleep(1)
+    made = folder / "there"
+    made.mkdir()  # a second one would fail
+    return made
+
+download._ways = lambda name: [("nowhere", slowly)]
+download.locate = lambda name, folders: next((f / "there" for f in folders if (f / "there").exists()), None)
+download.check = lambda name, place: None
+print(download.get("cifar10", where=Path(sys.argv[1]), quiet=True))
+"""  # noqa: E501
+TRAIN = ["train", "at(steps=1)", "--eps", "0.2", "--subset", "100", "--valid", "0.1", "--quiet"]
+
+
+@pytest.fixture
+def here(tmp_path):
+    (tmp_path / "slow_net.py").write_text(NET)
+    return tmp_path
+
+
+def start(here, *words, before=("-m", "classwise"), **options):
+    package = str(Path(classwise.__file__).parents[1])
+    path = os.pathsep.join([str(here), package, os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, *before, *words],
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400"},
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def end(process):
+    said, wrong = process.communicate(timeout=200)
+    assert "Traceback" not in wrong, wrong
+    return process.returncode, said, wrong
+
+
+def until(ready):
+    deadline = time.monotonic() + 120
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_second_training_is_told_who_trains_there_or_waits(here):
+    words = [*TRAIN, "--epochs", "60", "--out", "run"]
+    first = start(here, *words)
+    until((here / "run" / "history.jsonl").exists)
+    code, _, wrong = end(start(here, *words, "--resume"))
+    assert code == 2
+    (line,) = wrong.strip().splitlines()
+    for part in ("run is in use by process", str(first.pid), "training since", "--wait", "--out"):
+        assert part in line
+    waiting = start(here, *words, "--resume", "--wait")
+    assert end(first)[0] == 0
+    code, said, _ = end(waiting)
+    assert (code, "Finished already" in said or "Trained" in said) == (0, True)
+    assert [record["epoch"] for record in Run(here / "run").history] == list(range(1, 61))
+    assert not (here / "run" / ".writer.lock").exists()
+
+
+@pytest.mark.parametrize(("which", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_the_lock_of_a_training_that_was_stopped_is_no_obstacle(here, which, code):
+    words = [*TRAIN, "--out", "run"]
+    first = start(here, *words, "--epochs", "300")
+    until((here / "run" / "history.jsonl").exists)
+    first.send_signal(which)
+    assert end(first)[0] == code
+    assert (here / "run" / ".writer.lock").exists() == (which == signal.SIGKILL)
+    other = start(here, *words, "--epochs", "300", "--resume")
+    done = Run(here / "run").finished_epochs
+    until(lambda: Run(here / "run").finished_epochs > done)
+    other.send_signal(signal.SIGTERM)
+    assert end(other)[0] == 143
+
+
+def test_two_audits_at_once_both_finish_and_every_row_is_there_once(here):
+    words = ["audit", "slow_net:Slow", "--data", "digits", "--attacks", "clean,pgd-3", "--eps"]
+    words += ["0.1", "--limit", "90", "--batch-size", "10", "--out", "kept", "--quiet"]
+    both = [start(here, *words) for _ in range(2)]
+    assert [end(one)[0] for one in both] == [0, 0]
+    (one,) = read_ledger(here / "kept")
+    assert [int(one.report[name].counts.sizes.sum()) for name in one.report] == [90, 90]
+    assert len(list((here / "kept" / "predictions").glob("*.parquet"))) == 2
+    assert not list((here / "kept").glob("*.lock"))
+
+
+def test_two_downloads_at_once_fetch_once(here):
+    both = [start(here, str(here / "data"), before=("-c", FETCH)) for _ in range(2)]
+    found = [end(one) for one in both]
+    assert [code for code, *_ in found] == [0, 0], found
+    assert {said.strip() for _, said, _ in found} == {str(here / "data" / "there")}
+
+
+@pytest.mark.parametrize("room", [0, 3_000, 60_000, 400_000])
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(here, room):
+    words = [*TRAIN, "--epochs", "12", "--out", "run"]
+    code, _, wrong = end(start(here, str(room), *words, before=("-c", FULL)))
+    if code:  # there was not enough room
+        assert code == 2
+        (line,) = wrong.strip().splitlines()
+        assert line.startswith("classwise: cannot write ")
+    begun = (here / "run" / "run.json").exists()
+    assert end(start(here, *words, *["--resume"] * begun))[0] == 0
+    assert [record["epoch"] for record in Run(here / "run").history] == list(range(1, 13))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such users")
+@pytest.mark.parametrize("command", ["train", "audit"])
+def test_a_folder_that_may_not_be_written_is_one_line(here, command):
+    here.chmod(0o755)
+    (here / "shut").mkdir(mode=0o555)
+
+    def nobody():
+        if os.getuid() == 0:  # root may write everywhere
+            os.setgid(65534)
+            os.setuid(65534)
+
+    try:
+        probe = start(here, "-c", "import classwise.cli", before=(), preexec_fn=nobody)
+        if probe.wait(60):
+            pytest.skip("the package cannot be read by anybody else")
+    except PermissionError:
+        pytest.skip("no other user can be had")
+    finally:
+        probe.communicate()
+    words = {
+        "train": [*TRAIN, "--epochs", "1"],
+        "audit": ["audit", "slow_net:Slow", "--data", "digits", "--limit", "20", "--quiet"],
+    }[command]
+    code, _, wrong = end(start(here, *words, "--out", "shut/run", preexec_fn=nobody))
+    assert code == 2, wrong
+    assert "cannot write" in wrong.strip().splitlines()[-1]
+    assert "Permission denied" in wrong
+
+
+def test_what_a_lock_says_can_be_read(here):
+    process = start(here, *TRAIN, "--epochs", "300", "--out", "run")
+    lock = here / "run" / ".writer.lock"
+    until(lock.exists)
+    said = json.loads(lock.read_text())
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 143
+    assert (said["pid"], said["doing"]) == (process.pid, "training")
