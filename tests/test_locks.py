@@ -1,4 +1,4 @@
-"""A lock per folder: held by one, given back, taken over from the dead and never from the living."""
+"""A lock per folder: held by one, given back, taken over from the dead, never from the living."""
 
 import json
 import os

@@ -73,3 +73,17 @@ def damaged_lines(path: Path, wrong: str) -> Damaged:
         f"{path} is damaged: {wrong}; restore it from a copy, or repeat the training with "
         "--resume, which puts it right"
     )
+
+
+def are_rates(tables: Any) -> bool:
+    """Whether something is a table of rates: condition -> `overall` and `by_class`."""
+    return isinstance(tables, dict) and all(
+        isinstance(one, dict)
+        and isinstance(one.get("by_class"), list)
+        and all(_is_rate(rate) for rate in [one.get("overall"), *one["by_class"]])
+        for one in tables.values()
+    )
+
+
+def _is_rate(value: Any) -> bool:
+    return value is None or type(value) in (int, float)

@@ -22,16 +22,10 @@ from torch import nn
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 from classwise.models.card import model_of_card, read_card
-from classwise.record.lines import damaged_lines, parse_lines, read_bytes, read_lines
+from classwise.record.card import read_run_json
+from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_bytes, read_lines
 from classwise.record.tensors import read_tensors
-from classwise.sealed import BY_HAND, Damaged, read_sealed, sealed_text
-
-# What each entry of run.json must be, where it is there at all.
-_KINDS: dict[str, type] = {
-    **{"identity": str, "recipe_name": str},
-    **{"recipe": dict, "config": dict, "data": dict, "network": dict, "versions": dict},
-}
-_TABLES = ("loss", "train", "valid")  # what every line of a history has
+from classwise.sealed import sealed_text
 
 
 @dataclass(frozen=True)
@@ -82,16 +76,9 @@ class RunFolder:
         """What run.json says."""
         if not self._card.exists():
             raise ClasswiseError(f"{self.path} is not a run: it has no run.json")
-        found = read_sealed(self._card, f"restore it from a copy; {BY_HAND}")
+        found = read_run_json(self.path)
         if "data" not in found:
             raise ClasswiseError(f"{self._card} does not describe a run")
-        for name, kind in _KINDS.items():
-            if name in found and not isinstance(found[name], kind):
-                words = "an object" if kind is dict else "text"
-                raise Damaged(
-                    f"{self._card} is damaged: {name} must be {words}; restore it from a copy"
-                )
-        check_names(found["data"], self._card)
         return found
 
     @property
@@ -106,8 +93,8 @@ class RunFolder:
         for number, record in enumerate(records, 1):
             if record["epoch"] != number:
                 raise damaged_lines(self._history, f"epoch {number} is missing")
-            if lacks := [name for name in _TABLES if not isinstance(record.get(name), dict)]:
-                raise damaged_lines(self._history, f"epoch {number} has no table {lacks[0]!r}")
+            if wrong := _wrong_in(record):
+                raise damaged_lines(self._history, f"epoch {number} has no {wrong!r} to be read")
         return records
 
     @property
@@ -139,11 +126,17 @@ class RunFolder:
         return load_model(self.weights_path(weights), spec or self.own_model)[0]
 
 
-def check_names(data: Mapping[str, Any], where: Path) -> None:
-    """Refuse class names that are no list of words; a card may have none at all."""
-    names = data.get("class_names", ["none"])
-    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-        raise Damaged(f"{where} is damaged: its class names are no list of words; audit again")
+def _wrong_in(record: Mapping[str, Any]) -> str:
+    """The entry of a line of history that is not as training writes it; none is nothing."""
+    valid, settings = record.get("valid"), record.get("settings", {})
+    fine = {
+        "loss": isinstance(record.get("loss"), dict),
+        "train": are_rates(record.get("train")),
+        "valid": isinstance(valid, dict) and all(map(are_rates, valid.values())),
+        "settings": isinstance(settings, dict)
+        and all(isinstance(values, list) for values in settings.values()),
+    }
+    return next((name for name, good in fine.items() if not good), "")
 
 
 def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str, Any]]:

@@ -63,7 +63,7 @@ class Logs:
         """Leave a log with the lines up to an epoch, which are these; `sure`: a state says so."""
         path = self.folder / name
         found = read_bytes(path)
-        if not found.startswith(content):
+        if not found.startswith(content) or parse_lines(found)[1]:
             tell(f"{path} was damaged and is written again from the state", quiet=not sure)
         if found != content:
             write_atomically(path, content)

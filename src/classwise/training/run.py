@@ -11,7 +11,7 @@ from classwise.foreign import installed
 from classwise.methods import METHODS
 from classwise.recipe import Recipe, compose
 from classwise.recipe_text import make_method
-from classwise.record.lines import damaged_lines, read_lines
+from classwise.record.lines import are_rates, damaged_lines, read_lines
 from classwise.record.run_folder import RunFolder
 from classwise.training.config import TrainConfig
 from classwise.training.fluctuation import mean_fluctuation
@@ -60,9 +60,8 @@ class Run(RunFolder):
         path = self.path / "watch.jsonl"
         records = read_lines(path)
         for record in records:
-            odd = [n for n, v in record.items() if n != "epoch" and not isinstance(v, dict)]
-            if odd:
-                raise damaged_lines(path, f"epoch {record['epoch']} says nothing of {odd[0]!r}")
+            if not are_rates({name: value for name, value in record.items() if name != "epoch"}):
+                raise damaged_lines(path, f"epoch {record['epoch']} has something else than rates")
         return records
 
     @property
