@@ -198,7 +198,10 @@ class TestHistory:
     def test_random_bits(self, run):
         path = run.path / "history.jsonl"
         damages = list(flipped(path.read_bytes(), 7, 60))
-        same = lambda one, other: len(one) <= len(other)  # noqa: E731 - a torn end is passed over
+
+        def same(one, other):  # an end that looks torn is passed over
+            return all({**a, **b} == a for a, b in zip(one, other, strict=False))
+
         assert noticed(path, lambda: run.history, same, damages) >= len(damages) - 2
 
     @pytest.mark.parametrize("name", ["watch.jsonl", "times.jsonl"])
@@ -363,7 +366,7 @@ class TestCards:
     def test_random_bits_of_a_card(self, run):
         path = run.path / "run.json"
         damages = list(flipped(path.read_bytes(), 11, 80))
-        same = lambda one, other: {**other, **one} == one or set(one) != set(other)  # noqa: E731
+        same = lambda one, other: {**one, **other} == one  # noqa: E731
         count = noticed(path, lambda: dict(Run(run.path).about), same, damages)
         assert count >= len(damages) - 3
 
@@ -375,7 +378,7 @@ class TestCards:
         noticed(
             path,
             lambda: _read_remarks(audited),
-            lambda *_: True,
+            dict.__eq__,
             flipped(path.read_bytes(), 13, 60),
         )
         (path,) = (audited / "groups").glob("*.json")

@@ -52,7 +52,8 @@ download.locate = lambda name, folders: next((f / "there" for f in folders if (f
 download.check = lambda name, place: None
 print(download.get("cifar10", where=Path(sys.argv[1]), quiet=True))
 """  # noqa: E501
-TRAIN = ["train", "at(steps=1)", "--eps", "0.2", "--subset", "100", "--valid", "0.1", "--quiet"]
+TRAIN = ["train", "clean", "--model", "cnn(width=2)", "--subset", "50", "--valid", "0.1"]
+TRAIN += ["--set", "valid_attack=pgd-1", "--quiet"]
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def start(here, *words, before=("-m", "classwise"), **options):
     path = os.pathsep.join([str(here), package, os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
         [sys.executable, *before, *words],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400"},
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400", "OMP_NUM_THREADS": "1"},
         cwd=here,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -89,7 +90,7 @@ def until(ready):
 
 
 def test_a_second_training_is_told_who_trains_there_or_waits(here):
-    words = [*TRAIN, "--epochs", "60", "--out", "run"]
+    words = [*TRAIN, "--epochs", "40", "--out", "run"]
     first = start(here, *words)
     until((here / "run" / "history.jsonl").exists)
     code, _, wrong = end(start(here, *words, "--resume"))
@@ -101,7 +102,7 @@ def test_a_second_training_is_told_who_trains_there_or_waits(here):
     assert end(first)[0] == 0
     code, said, _ = end(waiting)
     assert (code, "Finished already" in said or "Trained" in said) == (0, True)
-    assert [record["epoch"] for record in Run(here / "run").history] == list(range(1, 61))
+    assert [record["epoch"] for record in Run(here / "run").history] == list(range(1, 41))
     assert not (here / "run" / ".writer.lock").exists()
 
 

@@ -107,7 +107,7 @@ class Checkpoints:
                     quiet=False,
                 )
             return state, _logs_at(run, state, tensors)
-        if broken and run.finished_epochs:
+        if broken and (run.weights or read_bytes(run.path / HISTORY)):
             first = next(iter(broken))
             raise Damaged(
                 f"{broken[first]}; there is no earlier state to go on from: restore {first} from a "
