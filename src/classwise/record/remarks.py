@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.sealed import Damaged, read_sealed, sealed_text
 
 _KINDS: dict[str, type] = {"seen": dict, "probed": list, "black_box": bool, "notes": dict}
@@ -27,19 +28,22 @@ def write_remarks(
     that a probe found stay until the next one (None: there was none now). A note belongs to one
     attack on one data set (`note_key`) and stays until that audit is complete.
     """
-    known = _read_remarks(folder)
-    before = known.get(model_hash, {})
-    kept = {**before.get("notes", {}), **notes}
-    flags = {**before.get("seen", {}), **seen}
-    new = {
-        "seen": {data: list(words) for data, words in flags.items() if words},
-        "probed": before.get("probed", []) if probed is None else list(probed),
-        "black_box": black_box,
-        "notes": {key: words for key, words in kept.items() if words},
-    }
-    if not any(new.values()) and not before:
-        return
-    _write(folder, {**known, model_hash: new})
+    some = any(seen.values()) or probed or black_box or any(notes.values())
+    if not some and not (folder / "remarks.json").exists():
+        return  # the folder may be read-only
+    with short_lock(folder, "writing remarks"):
+        known = _read_remarks(folder)
+        before = known.get(model_hash, {})
+        kept = {**before.get("notes", {}), **notes}
+        flags = {**before.get("seen", {}), **seen}
+        new = {
+            "seen": {data: list(words) for data, words in flags.items() if words},
+            "probed": before.get("probed", []) if probed is None else list(probed),
+            "black_box": black_box,
+            "notes": {key: words for key, words in kept.items() if words},
+        }
+        if any(new.values()) or before:
+            _write(folder, {**known, model_hash: new})
 
 
 def note_on(folder: Path, facts: Sequence[Mapping[str, Any]], words: str) -> None:

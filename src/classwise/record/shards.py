@@ -20,7 +20,6 @@ import duckdb
 import numpy as np
 
 from classwise.errors import ClasswiseError
-from classwise.files import set_aside
 from classwise.record.rows import VERSION, Predictions, Stamp, columns, samples_of, sql_types
 from classwise.sealed import Damaged
 
@@ -124,16 +123,16 @@ def is_whole(path: Path) -> bool | None:
     return True
 
 
-def set_damaged_aside(folder: Path) -> list[Path]:
-    """Move files that cannot be believed into `damaged/`, and say which; for those who write."""
-    moved = []
+def damaged_files(folder: Path) -> list[Path]:
+    """Files that cannot be believed."""
+    found = []
     with duckdb.connect() as base:
         for path in sorted(folder.glob("*.parquet")):
             with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
                 whole = is_whole(path)
                 if not (_readable(base, path) if whole is None else whole):
-                    moved.append(set_aside(path))
-    return moved
+                    found.append(path)
+    return found
 
 
 def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
