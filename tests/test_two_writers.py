@@ -54,6 +54,7 @@ download.locate = lambda name, folders: next((f / "there" for f in folders if (f
 download.check = lambda name, place: None
 print(download.get("cifar10", where=Path(sys.argv[1]), quiet=True))
 """  # noqa: E501
+STARTED = []
 TRAIN = ["train", "clean", "--model", "cnn(width=2)", "--subset", "50", "--valid", "0.1"]
 TRAIN += ["--set", "valid_attack=pgd-1", "--quiet"]
 
@@ -61,31 +62,35 @@ TRAIN += ["--set", "valid_attack=pgd-1", "--quiet"]
 @pytest.fixture
 def here(tmp_path):
     (tmp_path / "slow_net.py").write_text(NET)
-    return tmp_path
+    yield tmp_path
+    while STARTED:  # nothing outlives a test that failed
+        with STARTED.pop() as process:
+            process.kill()
 
 
-def start(here, *words, before=("-m", "classwise"), **options):
+def start(here, *words, before=("-m", "classwise")):
     package = str(Path(classwise.__file__).parents[1])
     path = os.pathsep.join([str(here), package, os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *before, *words],
         env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400", "OMP_NUM_THREADS": "1"},
         cwd=here,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,
     )
+    STARTED.append(process)
+    return process
 
 
 def end(process):
-    said, wrong = process.communicate(timeout=200)
+    said, wrong = process.communicate(timeout=600)
     assert "Traceback" not in wrong, wrong
     return process.returncode, said, wrong
 
 
 def until(ready):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not ready():
         assert time.monotonic() < deadline
         time.sleep(0.01)
