@@ -14,6 +14,8 @@ WALK = {
     "errors": [],
     "memory": [],
     "files": [],
+    "sealed": [],
+    "locks": [],
     "spelling": [],
     "types": [],
     "draws": [],
@@ -39,7 +41,7 @@ WALK = {
         *("attack_names", "names"),
     ],
     "record": [
-        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record"),
+        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record", "lines"),
         *("tensors", "run_folder"),
     ],
     "auditing": [

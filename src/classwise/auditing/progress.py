@@ -9,6 +9,12 @@ from rich.progress import Progress, TaskID
 from torch import Tensor
 
 
+def warn(words: str) -> None:
+    """Say on stderr what must be known, also when quiet; nothing where there is nothing to say."""
+    if words:
+        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+
+
 class Bar:
     """One line per condition, with what a suite has left standing."""
 

@@ -47,6 +47,9 @@ SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait while another process writes into the folder.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 

@@ -1,7 +1,8 @@
 """Parquet shards of one long table: a row per sample and condition, through duckdb.
 
 A folder of Parquet files is one long table. Every file says which version it is and what its
-classes are called, so that it can be read without the model, the data or the run it came from.
+classes are called, so that it can be read without the model, the data or the run it came from; and
+it has a checksum over all its bytes.
 """
 
 from __future__ import annotations
@@ -21,18 +22,27 @@ import numpy as np
 
 from classwise.errors import ClasswiseError
 from classwise.record.rows import VERSION, Predictions, Stamp, columns, samples_of, sql_types
+from classwise.sealed import Damaged
 
 # What a file's name is made from: the verdicts themselves, as they always were.
+_MARK = b"blake2b="  # before the checksum, which stands in the file's own notes
+_BLANK = b"0" * 32  # in its place while it is computed
+_whole: set[tuple[str, int, int, int]] = set()  # files that this process has verified
 _DIGESTED = ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
 
 
 def file_stem(stamp: Stamp, found: Predictions) -> str:
     """Begin a file's name the way people look for it."""
-    eps = found.radius.max(initial=0)
+    said = {"weights": stamp.weights, "split": stamp.split, "condition": found.condition}
+    how = {"norm": found.norm, "seed": found.seed, "verdict": found.verdict}
+    return stem_of({**said, **how, "radius": found.radius.max(initial=0)})
+
+
+def stem_of(facts: Mapping[str, Any]) -> str:
+    """The same, from what a ledger says of a condition."""
     name = (
-        f"{stamp.weights}--{stamp.split}--{found.condition}--{found.norm}--eps{eps:.6g}"
-        f"--seed{found.seed}--{found.verdict}"
-    )
+        "{weights}--{split}--{condition}--{norm}--eps{radius:.6g}--seed{seed}--{verdict}"
+    ).format_map(facts)
     plain = re.sub(r"[^\w.=,()-]", "_", name)
     # File systems stop at 255 bytes; what is cut off is told apart by its hash.
     return plain if len(plain) <= 150 else f"{plain[:133]}-{_digest(name.encode())}"
@@ -80,11 +90,11 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
             base.register("found", rows)
             base.execute(
                 f"COPY (SELECT {select} FROM found ORDER BY sample) TO '{quoted(part)}' (FORMAT "
-                f"parquet, KV_METADATA {{classwise_ledger: '{VERSION}', about: '{words}'}})",
+                f"parquet, KV_METADATA {{classwise_ledger: '{VERSION}', about: '{words}', "
+                f"checksum: '{(_MARK + _BLANK).decode()}'}})",
                 said,
             )
-        with part.open("rb") as stream:
-            os.fsync(stream.fileno())
+        _seal(part)
         part.replace(path)
     except (duckdb.Error, OSError) as reason:
         why = " ".join(str(reason).split())
@@ -95,6 +105,58 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
+
+
+def _seal(path: Path) -> None:
+    """Put the checksum of a file into the blank that was left for it."""
+    content = path.read_bytes()
+    place = content.rfind(_MARK + _BLANK)
+    with path.open("r+b") as stream:
+        if place >= 0:
+            stream.seek(place + len(_MARK))
+            stream.write(_digest(content, 16).encode())
+            stream.flush()
+        os.fsync(stream.fileno())
+
+
+def is_whole(path: Path) -> bool | None:
+    """Whether a file's bytes fit its checksum; None where it has none. Each file is read once.
+
+    A bit that flipped inside the mark itself only hides the checksum: the rows are whole.
+    """
+    facts = path.stat()
+    known = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    if known in _whole:
+        return True
+    content = path.read_bytes()
+    place = content.rfind(_MARK)
+    if place < 0:
+        return None
+    begin, end = place + len(_MARK), place + len(_MARK) + len(_BLANK)
+    if content[begin:end] != _digest(content[:begin] + _BLANK + content[end:], 16).encode():
+        return False
+    _whole.add(known)
+    return True
+
+
+def damaged_files(folder: Path) -> list[Path]:
+    """Files that cannot be believed."""
+    found = []
+    with duckdb.connect() as base:
+        for path in sorted(folder.glob("*.parquet")):
+            with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
+                whole = is_whole(path)
+                if not (_readable(base, path) if whole is None else whole):
+                    found.append(path)
+    return found
+
+
+def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    try:
+        _notes(base, [path], "classwise_ledger")
+    except duckdb.Error:
+        return not path.exists()
+    return True
 
 
 @contextlib.contextmanager
@@ -120,10 +182,11 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
     for _ in range(10):
         files = sorted(folder.glob("*.parquet"))
         try:
+            check_whole(files)
             check_versions(base, files)
             base.execute(f"CREATE TEMP TABLE shards AS {_all_rows(files)} WHERE {where}")
             return
-        except (duckdb.Error, ClasswiseError) as reason:
+        except (duckdb.Error, ClasswiseError, OSError) as reason:
             failure = reason
             if all(path.exists() for path in files):
                 break
@@ -131,6 +194,16 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
         raise failure
     words = " ".join(str(failure).split())
     raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
+
+
+def check_whole(files: Sequence[Path]) -> None:
+    """Refuse, by name, a file whose bytes are not those that were written."""
+    for path in files:
+        if is_whole(path) is False:
+            raise Damaged(
+                f"{path} is damaged: its content does not match its checksum; repeat the audit, "
+                "which sets it aside and judges its samples again"
+            )
 
 
 def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
@@ -143,7 +216,10 @@ def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> No
                 _notes(base, [path], "classwise_ledger")
             except duckdb.Error as reason:
                 words = " ".join(str(reason).split())
-                raise ClasswiseError(f"{path} is not a table of predictions ({words})") from None
+                raise Damaged(
+                    f"{path} is not a table of predictions ({words}); repeat the audit, which sets "
+                    "it aside and judges its samples again"
+                ) from None
         raise
     for path in files:
         version = versions.get(str(path))
@@ -168,28 +244,6 @@ def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
         if about:
             found.setdefault((model, data), about)
     return found
-
-
-@contextlib.contextmanager
-def our_turn(folder: Path) -> Iterator[None]:
-    """Wait until no other process tidies a folder; one that is killed holds nobody up.
-
-    Without locks (Windows, some network drives) nothing is lost either: what two processes then
-    write twice is read once.
-    """
-    try:
-        import fcntl
-
-        handle = os.open(folder, os.O_RDONLY)
-    except (ImportError, OSError):  # no locks here, or nothing to tidy yet
-        yield
-        return
-    try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def quoted(value: object) -> str:
@@ -222,5 +276,5 @@ def _all_rows(files: Sequence[Path]) -> str:
     return f"SELECT * FROM (({table}) UNION ALL BY NAME {rows})"
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+def _digest(content: bytes, size: int = 8) -> str:
+    return hashlib.blake2b(content, digest_size=size).hexdigest()
