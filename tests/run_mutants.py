@@ -70,7 +70,7 @@ def verdict(mutant: Mutant) -> tuple[str, float]:
 
 
 def check_unmutated(mutants: list[Mutant]) -> None:
-    """All named tests pass on the code as it is, from such a copy; else they would prove nothing."""
+    """See that all named tests pass on the code as it is; else they would prove nothing."""
     tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
     with tempfile.TemporaryDirectory() as folder:
         found = run_tests(copy_of_package(folder), tests)

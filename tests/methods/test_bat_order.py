@@ -28,9 +28,7 @@ def test_a_step_shows_last_correct_first_adversarial_and_clean_images_in_this_or
     model.register_forward_pre_hook(lambda _, given: shown.append(given[0].detach().clone()))
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
     cpu = torch.device("cpu")
-    step = Step(
-        model, optimiser, slots, TrainConfig(**QUICK), lambda x, *_: x, LINF, None, 4, cpu
-    )
+    step = Step(model, optimiser, slots, TrainConfig(**QUICK), lambda x, *_: x, LINF, None, 4, cpu)
     step(batch, settings, {}, moment, frozenset(), count_robust=False)
     order = [name for x in shown[-3:] for name, y in views.items() if torch.equal(x, y)]
     assert order == ["lastclean", "robust", "clean"]
