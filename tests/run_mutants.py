@@ -10,22 +10,26 @@ must stand in its file exactly once, and all named tests must pass on the code a
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
+import multiprocessing
 import os
 import random
-import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import pytest
 from mutants import MUTANTS, Mutant
 from places import ROOT, TESTS
 
-PATIENCE = 1800  # seconds for one run of pytest: nobody knows what hangs from what is slow
-KILLED, ALIVE = 1, 0  # pytest's exit codes: some test failed, and all passed
+PATIENCE = 1800  # seconds for one run of pytest; what takes longer is a failure, not a kill
+WORDS = {0: "ALIVE", 1: "killed", 2: "no end, or not collected"}  # by pytest's exit code
+# Every mutant has a process of its own, forked from one that has imported these already.
+SHARED = ["torch", "torch.fx", "scipy.stats", "numpy", "duckdb", "pydantic", "pytest"]
 
 
 def mutated(mutant: Mutant, text: str) -> str:
@@ -36,47 +40,45 @@ def mutated(mutant: Mutant, text: str) -> str:
     return text.replace(mutant.before, mutant.after)
 
 
-def run_tests(package: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run some tests on a copy of the package."""
-    command = [sys.executable, "-m", "pytest", "-x", "-o", "addopts=", "-p", "no:cacheprovider"]
-    command += ["-p", "no:xdist", "-q", *(str(TESTS / test) for test in tests)]
-    environment = {**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
+def run_tests(package: Path, tests: tuple[str, ...], log: Path) -> int:
+    """Run some tests on a copy of the package, in a process that has not imported it yet."""
+    assert "classwise" not in sys.modules
+    os.chdir(ROOT)
+    os.environ["PYTHONPATH"] = str(package)  # for processes that tests start
+    sys.path.insert(0, str(package))
+    found = importlib.import_module("classwise").__file__
+    assert found is not None
+    assert Path(found).is_relative_to(package), f"{found} is not the copy"
+    words = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    signal.signal(signal.SIGALRM, signal.default_int_handler)  # ends pytest with code 2
+    signal.alarm(PATIENCE)
+    with log.open("w") as stream, contextlib.redirect_stdout(stream):
+        return int(pytest.main([*words, *(str(TESTS / test) for test in tests)]))
 
 
-def copy_of_package(folder: str) -> Path:
-    """Copy `src` into a folder that is thrown away."""
-    package = Path(folder) / "src"
-    shutil.copytree(ROOT / "src", package, ignore=shutil.ignore_patterns("__pycache__", "*.egg*"))
-    return package
-
-
-def verdict(mutant: Mutant) -> tuple[str, float]:
-    """`killed`, `ALIVE`, or what went wrong; and after how many seconds."""
-    began = time.perf_counter()
+def verdict(mutant: Mutant, whole: Path) -> tuple[str, float]:
+    """`killed`, `ALIVE` or what went wrong, and the processor time it took."""
     with tempfile.TemporaryDirectory() as folder:
-        package = copy_of_package(folder)
+        package = Path(folder) / "src"
+        shutil.copytree(whole, package)  # with what is compiled already
         place = package / "classwise" / mutant.file
+        for stale in (place.parent / "__pycache__").glob(f"{place.stem}.*"):
+            stale.unlink()
         place.write_text(mutated(mutant, place.read_text()))
-        try:
-            code = run_tests(package, mutant.tests).returncode
-        except subprocess.TimeoutExpired:
-            code = -1
-    words = {KILLED: "killed", ALIVE: "ALIVE", -1: f"no end in {PATIENCE} s"}
-    found = words.get(code, f"pytest ended with {code}: are its tests still there?")
-    return found, time.perf_counter() - began
+        code = run_tests(package, mutant.tests, Path(folder) / "log")
+    return WORDS.get(
+        code, f"pytest ended with {code}: are its tests still there?"
+    ), processor_time()
 
 
-def check_unmutated(mutants: list[Mutant]) -> None:
-    """See that all named tests pass on the code as it is; else they would prove nothing."""
-    tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
-    with tempfile.TemporaryDirectory() as folder:
-        found = run_tests(copy_of_package(folder), tests)
-    if found.returncode:
-        print(found.stdout[-4000:], found.stderr[-2000:])
-        raise SystemExit("the named tests do not pass on the code as it is")
+def unmutated(tests: tuple[str, ...], whole: Path) -> tuple[int, float]:
+    """Whether these tests pass on the code as it is; else they would prove nothing."""
+    return run_tests(whole, tests, whole.parent / "log"), processor_time()
+
+
+def processor_time() -> float:
+    """Seconds that this process and its children have used."""
+    return sum(os.times()[:4])
 
 
 def chosen(words: argparse.Namespace) -> list[Mutant]:
@@ -87,6 +89,31 @@ def chosen(words: argparse.Namespace) -> list[Mutant]:
     if not some:
         raise SystemExit(f"no mutant has {words.only!r} in its file or in its reason")
     return some
+
+
+def run(mutants: list[Mutant], jobs: int) -> int:
+    """Run the mutants, print what became of each, and return how many were not killed."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(SHARED)
+    lived = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(max(1, jobs), context, max_tasks_per_child=1) as pool,
+    ):
+        whole = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", whole, ignore=shutil.ignore_patterns("*.egg*"))
+        tests = tuple(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+        code, spent = pool.submit(unmutated, tests, whole).result()
+        if code:
+            print((Path(folder) / "log").read_text()[-4000:])
+            raise SystemExit("the named tests do not pass on the code as it is")
+        for one, (found, seconds) in zip(
+            mutants, pool.map(verdict, mutants, [whole] * len(mutants)), strict=True
+        ):
+            lived, spent = lived + (found != "killed"), spent + seconds
+            print(f"{found:<8}{seconds:5.1f} s  {one.file:<26} {one.why}", flush=True)
+    print(f"{len(mutants) - lived} of {len(mutants)} killed in {spent:.0f} s of processor time")
+    return lived
 
 
 def main() -> None:
@@ -103,18 +130,8 @@ def main() -> None:
         mutated(one, (ROOT / "src" / "classwise" / one.file).read_text())
         if words.list:
             print(f"{one.file}\n  - {one.before}\n  + {one.after}\n  {one.why}")
-    if words.list:
-        return
-    check_unmutated(mutants)
-    lived = 0
-    with ThreadPoolExecutor(max(1, words.jobs)) as pool:
-        for one, (found, seconds) in zip(mutants, pool.map(verdict, mutants), strict=True):
-            lived += found != "killed"
-            print(f"{found:<8}{seconds:5.0f} s  {one.file:<32} {one.why}", flush=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = used.ru_utime + used.ru_stime
-    print(f"{len(mutants) - lived} of {len(mutants)} killed; {spent:.0f} s of processor time")
-    raise SystemExit(min(lived, 1))
+    if not words.list:
+        raise SystemExit(min(run(mutants, words.jobs), 1))
 
 
 if __name__ == "__main__":
