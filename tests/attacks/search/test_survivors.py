@@ -27,6 +27,7 @@ class Scripted(nn.Module):
         self.table = torch.randint(6, (steps + 1, count), generator=rng).double()
         self.table[1:, : count // 2] = self.table[1:, : count // 2].cummax(0).values.clamp(max=3)
         self.table[0, : count // 4] = 5  # better than all that comes
+        self.table[1:5, 0] = torch.arange(4)  # three rises of four, and yet nothing better
         self.slopes = torch.randn(steps + 1, count, 25, generator=rng, dtype=torch.float64)
         self.time, self.image = 0, slice(None)
 
@@ -123,6 +124,8 @@ def test_the_checkpoints_of_apgd_where_heights_tie_and_the_best_stays_behind():
     # the scene holds what it is for: some halved, some not, at one and the same checkpoint
     assert checkpoints(steps)[0] == 4
     assert len({states[5][2] for states in expected}) == 2
+    assert [states[3][6] for states in expected[:1]] == [2], "and one more rise in the fourth step"
+    assert [states[4][7] for states in expected[:1]] == [True], "halved, as nothing better was met"
 
 
 def straight_approach(model, image, label, target, steps, norm):
