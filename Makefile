@@ -39,7 +39,7 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
-mutants: .venv/installed ## Check that the tests notice wrong rules (about MEASURED of processor time)
+mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)
 	PYTHONPATH=tests $(BIN)/python tests/run_mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
 
 bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
