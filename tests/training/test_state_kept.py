@@ -22,8 +22,8 @@ def test_what_a_regulariser_remembers_comes_back_bit_for_bit(net, tmp_path):
     kept = {"cosine": {"means": torch.randn(3, 3, generator=rng),
                        "seen": torch.tensor([True, False, True])}}  # fmt: skip
     path = tmp_path / "state.safetensors"
-    save_state(path, "me", model, optimiser, replace(start, epoch=2, regularisers=kept))
-    found = load_state(path, "me", model, optimiser, start, torch.device("cpu"))
+    save_state(path, "me", model, optimiser, replace(start, epoch=2, regularisers=kept), {})
+    found, _ = load_state(path, "me", model, optimiser, start, torch.device("cpu"))
     assert set(found.regularisers) == {"cosine"}
     assert set(found.regularisers["cosine"]) == {"means", "seen"}
     for name, value in kept["cosine"].items():
