@@ -185,7 +185,7 @@ def diff(
         str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
     ] = "",
     split: Annotated[
-        str, typer.Option(help="test, train or all. (default: what it was not trained on)")
+        str, typer.Option(help="test, train or all. (default: test, or the only one audited)")
     ] = "",
     groups: Annotated[
         list[str] | None,
