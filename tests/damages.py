@@ -3,6 +3,7 @@
 import random
 
 import torch
+from boundaries import quick_train
 
 from classwise.doors.audit import audit
 from classwise.errors import ClasswiseError
@@ -69,3 +70,17 @@ def judge(folder, attacks="clean,fgsm"):
 
 def numbers(report):
     return {name: report[name].confusion.tolist() for name in report}
+
+
+EPOCHS = 3
+
+
+def again(run):
+    return quick_train(
+        "at(steps=1)+ccm+ema",
+        run.path,
+        few_digits(),
+        resume=True,
+        epochs=EPOCHS,
+        watch="train:clean",
+    )

@@ -3,7 +3,11 @@
 import shutil
 
 import pytest
-from damages import judge
+from boundaries import quick_train
+from damages import EPOCHS, judge
+
+from classwise.laws.made_up import few_digits
+from classwise.training.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +21,15 @@ def kept(tmp_path_factory):
 @pytest.fixture
 def audited(kept, tmp_path):
     return shutil.copytree(kept, tmp_path / "kept")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A finished run."""
+    out = tmp_path_factory.mktemp("runs") / "straight"
+    return quick_train("at(steps=1)+ccm+ema", out, few_digits(), epochs=EPOCHS, watch="train:clean")
+
+
+@pytest.fixture
+def run(straight, tmp_path):
+    return Run(shutil.copytree(straight.path, tmp_path / "run"))

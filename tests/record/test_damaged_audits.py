@@ -1,11 +1,9 @@
 """Damaged shards and cards: named, set aside, and judged again."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
-from boundaries import quick_train
 from damages import cut_tails, flipped, judge, noticed, numbers
 from refusals import refused
 from typer.testing import CliRunner
@@ -13,36 +11,10 @@ from typer.testing import CliRunner
 from classwise import cli
 from classwise.judging.audits import read_ledger
 from classwise.judging.group_files import kept_groupings
-from classwise.laws.made_up import few_digits
 from classwise.record import shards
 from classwise.record.remarks import _read_remarks
 from classwise.sealed import Damaged, seal, unseal
 from classwise.training.run import Run
-
-EPOCHS = 3
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    """A finished run."""
-    out = tmp_path_factory.mktemp("runs") / "straight"
-    return quick_train("at(steps=1)+ccm+ema", out, few_digits(), epochs=EPOCHS, watch="train:clean")
-
-
-@pytest.fixture
-def run(straight, tmp_path):
-    return Run(shutil.copytree(straight.path, tmp_path / "run"))
-
-
-def again(run):
-    return quick_train(
-        "at(steps=1)+ccm+ema",
-        run.path,
-        few_digits(),
-        resume=True,
-        epochs=EPOCHS,
-        watch="train:clean",
-    )
 
 
 class TestShards:

@@ -5,40 +5,13 @@ import shutil
 
 import pytest
 import torch
-from boundaries import files, quick_train
-from damages import cut_tails, flipped, noticed, same_tensors
+from boundaries import files
+from damages import EPOCHS, again, cut_tails, flipped, noticed, same_tensors
 from refusals import refused
 from typer.testing import CliRunner
 
 from classwise import cli
-from classwise.laws.made_up import few_digits
 from classwise.record.tensors import read_tensors, write_tensors
-from classwise.training.run import Run
-
-EPOCHS = 3
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory):
-    """A finished run."""
-    out = tmp_path_factory.mktemp("runs") / "straight"
-    return quick_train("at(steps=1)+ccm+ema", out, few_digits(), epochs=EPOCHS, watch="train:clean")
-
-
-@pytest.fixture
-def run(straight, tmp_path):
-    return Run(shutil.copytree(straight.path, tmp_path / "run"))
-
-
-def again(run):
-    return quick_train(
-        "at(steps=1)+ccm+ema",
-        run.path,
-        few_digits(),
-        resume=True,
-        epochs=EPOCHS,
-        watch="train:clean",
-    )
 
 
 class TestTensors:
