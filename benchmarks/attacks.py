@@ -22,23 +22,23 @@ import numpy as np
 import numpy.typing as npt
 import others
 import torch
+from classwise.auditing.evaluate import class_report, evaluate
+from classwise.auditing.judging import attacked
 from nets import NETS, network, pictures, trained
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
-from classwise.attacks.ball import parse_norm
 from classwise.attacks.attack_names import parse_attack
+from classwise.attacks.ball import parse_norm
 from classwise.attacks.judged import Judged
-from classwise.auditing.evaluate import class_report, evaluate
-from classwise.doors.health import check_health
-from classwise.auditing.judging import attacked
-from classwise.record.rows import Predictions
-from classwise.auditing.sequential import examine
 from classwise.auditing.question import parse_question
+from classwise.auditing.sequential import examine
 from classwise.data.batches import Batches
 from classwise.data.sources import open_data
 from classwise.data.splits import balanced_subset
+from classwise.doors.health import check_health
 from classwise.models import build_model
+from classwise.record.rows import Predictions
 from classwise.types import Batch
 
 EPS = 8 / 255

@@ -12,8 +12,12 @@ ROOT = Path(classwise.__file__).parent
 # was not explained before. Files of a folder stand in their own order.
 WALK = {
     "errors": [],
+    "limits": [],
+    "terminal": [],
     "memory": [],
     "files": [],
+    "texts": [],
+    "literals": [],
     "spelling": [],
     "types": [],
     "draws": [],

