@@ -26,7 +26,7 @@ WALK = {
     "data": [
         *("places", "memory", "dataset", "batches", "view", "splits", "augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
-        *("download", "longtail", "sources"),
+        *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,11 @@ import torch
 from torch import Tensor
 
 from classwise.data.memory import gather, pieces
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
+from classwise.limits import MOST_CLASSES
+from classwise.texts import check_plain
+
+LONGEST_NAME = 1000  # letters of a class name
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +61,7 @@ class Dataset:
                 "a data set needs uint8 of shape (n, channels, height, width)"
             )
         check_labels(self.labels, len(self.images), len(self.class_names))
-        if len(set(self.class_names)) != len(self.class_names):
-            twice = sorted({n for n in self.class_names if self.class_names.count(n) > 1})
-            raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+        check_class_names(self.class_names)
         check_superclasses(self.num_classes, self.superclass_of, self.superclass_names)
         check_moved(self.moved, min(self.images.shape[2:]))
 
@@ -151,6 +154,30 @@ def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
         )
 
 
+def check_num_classes(count: int) -> None:
+    """Refuse a number of classes whose tables would fill the memory, before they are made."""
+    if count > MOST_CLASSES:
+        raise ClasswiseError(
+            f"labels or names call for {count} classes, and {MOST_CLASSES} are the most (tables "
+            "have a row and a column for each); number the classes from 0 without holes"
+        )
+
+
+def check_class_names(names: Sequence[str]) -> None:
+    """Refuse names that are too many, too long or equal, or that no text can hold."""
+    check_num_classes(len(names))
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ClasswiseError(f"class names must differ; {cut(min(twice))!r} appears twice")
+    for name in names:
+        if len(name) > LONGEST_NAME:
+            raise ClasswiseError(
+                f"the class name {cut(name, 30)!r} has {len(name)} letters; {LONGEST_NAME} are the "
+                "most"
+            )
+    check_plain(list(names), "a class name")
+
+
 def check_superclasses(
     num_classes: int, superclass_of: tuple[int, ...] | None, names: tuple[str, ...] | None
 ) -> None:
@@ -165,6 +192,8 @@ def check_superclasses(
             "superclass number per class"
         )
     count = len(names) if names is not None else max(superclass_of, default=0) + 1
+    check_num_classes(count)
+    check_plain(list(names or ()), "a superclass name")
     if any(not 0 <= number < count for number in superclass_of):
         raise ClasswiseError(
             f"superclass_of runs from {min(superclass_of)} to {max(superclass_of)}, but there are "
@@ -241,7 +270,9 @@ def dataset_from_arrays(
     if not numbers.dtype.is_floating_point:
         numbers = numbers.long()
     if class_names is None:
-        count = int(numbers.max()) + 1 if len(numbers) else 0
+        broken = numbers.dtype.is_floating_point  # refused below
+        count = int(numbers.max()) + 1 if numbers.numel() and not broken else 0
+        check_num_classes(count)
         class_names = [str(k) for k in range(count)]
     return Dataset(
         pixels.contiguous(),
@@ -258,4 +289,8 @@ def _tensor(values: Any, what: str, wanted: str) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
         raise ClasswiseError(f"{what} are {array.dtype}; they must be {wanted}")
+    if array.dtype.itemsize > 8:
+        raise ClasswiseError(f"{what} are {array.dtype}, which torch does not know; store float64")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     return torch.as_tensor(array)
