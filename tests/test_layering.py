@@ -41,7 +41,7 @@ WALK = {
         *("attack_names", "names"),
     ],
     "record": [
-        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record"),
+        *("rows", "description", "shards", "card", "shelf", "ledger", "remarks", "record"),
         *("tensors", "run_folder"),
     ],
     "auditing": ["plan", "run", "progress", "flags", "health", "question", "sequential"],

@@ -26,11 +26,13 @@ from classwise.data.view import View
 from classwise.doors.audit import BLACK_BOX_ATTACKS, DEFAULT_ATTACKS
 from classwise.doors.findings import findings
 from classwise.errors import ClasswiseError, unknown
+from classwise.files import given_path
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
 from classwise.models import build_model
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
+from classwise.record.description import check_description
 from classwise.record.record import Record
 from classwise.record.run_folder import load_model
 from classwise.spelling import average_and_keep
@@ -123,6 +125,7 @@ class _Place:
     def of(cls, wish: Wish) -> _Place:
         """Look at what the user points at."""
         target, folder = wish.target, wish.folder
+        _check_target(target)
         run = Run(Path(target)) if Path(target).is_dir() else None
         if run and folder and folder.resolve() != run.path.resolve():
             raise ClasswiseError(
@@ -175,13 +178,14 @@ def _models(
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, wish.weights):
-            yield name, run.about["recipe_name"], run.model(name, network)
+            yield name, run.about.get("recipe_name", run.name), run.model(name, network)
     elif target.endswith(".onnx"):
         yield "given", Path(target).stem, Path(target)
     elif file:
         model, about = load_model(Path(target), network)
-        _same_classes(target, about["data"]["class_names"], images)
-        yield about["weights"], about["recipe"], model
+        names = check_description(about, target)["data"]["class_names"]
+        _same_classes(target, names, images)
+        yield str(about.get("weights", "given")), str(about.get("recipe", target)), model
     elif ":" in target:
         mean, deviation = images.channel_statistics
         model = build_model(
@@ -194,6 +198,28 @@ def _models(
         yield "given", target, model
     else:
         raise _no_target(target)
+
+
+def _check_target(target: str) -> None:
+    """Refuse files that people point at instead of a model, with what they meant."""
+    path = given_path(target)
+    if not path.is_file():
+        return
+    if path.suffix.lower() in (".npz", ".npy"):
+        data = f"npz:{target}" if path.suffix.lower() == ".npz" else f"npy:{path.parent}"
+        raise ClasswiseError(
+            f"{target} holds images, not a model; to audit a model on them: classwise audit MODEL "
+            f"--data {data}"
+        )
+    if path.suffix == ".json":
+        raise ClasswiseError(
+            f"{target} describes a run; to audit the run, name its folder: classwise audit "
+            f"{path.parent}"
+        )
+    if path.suffix == ".parquet":
+        raise ClasswiseError(
+            f"{target} holds predictions; to read them: classwise audit --from {path.parent}"
+        )
 
 
 def _no_target(target: str) -> ClasswiseError:

@@ -9,7 +9,9 @@ from typing import Any
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.record.description import check_description
 from classwise.record.shards import open_table, read_abouts
+from classwise.texts import parse_json, read_text
 
 
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
@@ -32,8 +34,8 @@ def ledger_folder(path: Path) -> Path:
 def _read_json(path: Path) -> dict[str, Any]:
     """What a file says; nothing where there is none."""
     try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-    except (OSError, ValueError) as reason:
+        found = parse_json(read_text(path), path) if path.exists() else {}
+    except OSError as reason:
         raise ClasswiseError(f"{path} cannot be read: {reason}") from None
     if not isinstance(found, dict):
         raise ClasswiseError(f"{path} does not describe a run")
@@ -45,12 +47,12 @@ def read_card(path: Path) -> dict[str, Any]:
     found = _read_json(path / "run.json")
     if not found:
         found = next(iter(read_abouts(ledger_folder(path)).values()), {})
-    if "class_names" not in found.get("data", {}):
+    if not found or "data" not in found:
         raise ClasswiseError(
             f"{path} holds no audit: neither a run.json nor shards that name their classes; "
             "give a run folder, or a folder of Parquet shards written by `classwise audit`"
         )
-    return {"recipe_name": path.name, **found}
+    return {"recipe_name": path.name, **check_description(found, path)}
 
 
 def described_by(card: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.texts import parse_json, read_text
 
 
 def write_remarks(
@@ -63,13 +64,26 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
     return {key: value for key, value in about.items() if value}
 
 
+def _is_remark(one: Any) -> bool:
+    """Whether something has the form that `write_remarks` gives to the remarks on a model."""
+    if not isinstance(one, dict):
+        return False
+    seen, probed, notes = one.get("seen", {}), one.get("probed", []), one.get("notes", {})
+    lists = [probed, *seen.values()] if isinstance(seen, dict) else [None]
+    words = list(notes.values()) if isinstance(notes, dict) else [None]
+    words += [word for some in lists if isinstance(some, list) for word in some]
+    return all(isinstance(some, list) for some in lists) and all(
+        isinstance(word, str) for word in words
+    )
+
+
 def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
     path = folder / "remarks.json"
     try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-        if not all(isinstance(one, dict) for one in [found, *found.values()]):
+        found = parse_json(read_text(path), path) if path.exists() else {}
+        if not isinstance(found, dict) or not all(map(_is_remark, found.values())):
             raise ValueError("not a table of remarks")
-    except (OSError, ValueError, AttributeError) as reason:
+    except (OSError, ValueError) as reason:
         raise ClasswiseError(
             f"{path} cannot be read: {reason}; delete it and audit again"
         ) from None

@@ -22,7 +22,9 @@ from torch import nn
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 from classwise.models.card import model_of_card, read_card
+from classwise.record.description import check_description
 from classwise.record.tensors import read_tensors
+from classwise.texts import parse_json, read_text
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,12 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         """What run.json says."""
         try:
-            found: dict[str, Any] = json.loads(self._card.read_text())
+            found = parse_json(read_text(self._card), self._card)
         except FileNotFoundError:
             raise ClasswiseError(f"{self.path} is not a run: it has no run.json") from None
-        except (OSError, ValueError) as reason:
+        except OSError as reason:
             raise ClasswiseError(f"{self._card} cannot be read: {reason}") from None
-        if not isinstance(found, dict) or "data" not in found:
-            raise ClasswiseError(f"{self._card} does not describe a run")
-        return found
+        return check_description(found, self._card)
 
     @property
     def begun(self) -> bool:
@@ -141,7 +141,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         for line in path.read_text().splitlines():
             try:
                 records.append(json.loads(line))
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
     return records
 

@@ -17,9 +17,16 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import torch
 
+from classwise.data.memory import SHARE, free_bytes
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_CLASSES, MOST_ROWS, MOST_SAMPLES
+from classwise.record.description import check_description
 from classwise.record.rows import VERSION, Predictions, Stamp, columns, samples_of, sql_types
+from classwise.texts import parse_json
+
+_LEAST_MEMORY = 1 << 28  # bytes
 
 # What a file's name is made from: the verdicts themselves, as they always were.
 _DIGESTED = ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
@@ -89,7 +96,7 @@ def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyCon
     that the sample fell is kept: an attack that succeeded anywhere has succeeded. `shards` has
     all of them, with their file names.
     """
-    with duckdb.connect() as base:
+    with duckdb.connect(config=_bounds()) as base:
         _load(base, folder, where)
         base.execute(
             "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
@@ -105,7 +112,9 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
         files = sorted(folder.glob("*.parquet"))
         try:
             check_versions(base, files)
+            _check_rows(base, files)
             base.execute(f"CREATE TEMP TABLE shards AS {_all_rows(files)} WHERE {where}")
+            _check_values(base)
             return
         except (duckdb.Error, ClasswiseError) as reason:
             failure = reason
@@ -139,6 +148,46 @@ def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> No
             )
 
 
+def _bounds() -> dict[str, Any]:
+    """What the tables may take: a small file can hold very many equal rows."""
+    free = free_bytes(torch.device("cpu")) or _LEAST_MEMORY
+    most = max(int(SHARE * free), _LEAST_MEMORY) >> 20
+    return {"memory_limit": f"{most}MiB", "autoload_known_extensions": False}
+
+
+def _check_rows(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Refuse more rows than any audit has, by what the ends of the files say."""
+    if not files:
+        return
+    names = [str(path) for path in files]
+    found = base.execute(
+        "SELECT sum(rows) FROM (SELECT DISTINCT file_name, row_group_id, "
+        "row_group_num_rows AS rows FROM parquet_metadata(?))",
+        [names],
+    ).fetchone()
+    rows = int(found[0] or 0) if found else 0
+    if rows > MOST_ROWS:
+        raise ClasswiseError(
+            f"{files[0].parent} holds {rows} rows of predictions; {MOST_ROWS} are the most"
+        )
+
+
+def _check_values(base: duckdb.DuckDBPyConnection) -> None:
+    """Refuse rows that no audit writes: without a verdict, or with absurd numbers."""
+    bad = base.execute(
+        "SELECT filename, sample, label, predicted FROM shards WHERE NOT coalesce("
+        "sample BETWEEN 0 AND ? AND label BETWEEN 0 AND ? AND predicted BETWEEN 0 AND ? "
+        "AND correct = (label = predicted) AND radius >= 0 AND isfinite(radius), false) "
+        "OR concat(weights, split, condition, norm, verdict) IS NULL LIMIT 1",
+        [MOST_SAMPLES - 1, MOST_CLASSES - 1, MOST_CLASSES - 1],
+    ).fetchone()
+    if bad:
+        raise ClasswiseError(
+            f"{bad[0]} has a row that no audit writes (sample {bad[1]}, label {bad[2]}, predicted "
+            f"{bad[3]}); it is damaged or made up, move it away and audit again"
+        )
+
+
 def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """What the files of a folder say of each model and its data, by both hashes."""
     with open_table(folder) as base:
@@ -148,8 +197,8 @@ def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
         words = _notes(base, [Path(file) for file, _, _ in owners], "about")
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for file, model, data in owners:
-        about = json.loads(words.get(file, "{}"))
-        if about:
+        if file in words and words[file] != "{}":
+            about = check_description(parse_json(words[file], file), file)
             found.setdefault((model, data), about)
     return found
 
@@ -181,7 +230,9 @@ def _all_rows(files: Sequence[Path]) -> str:
         return f"SELECT * FROM ({table})"
     names = ", ".join(f"'{quoted(path)}'" for path in files)
     rows = f"SELECT * FROM read_parquet([{names}], union_by_name=true, filename=true)"
-    return f"SELECT * FROM (({table}) UNION ALL BY NAME {rows})"
+    # A file may say that a number is text: what cannot be cast is no table of ours.
+    cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in sql_types().items())
+    return f"SELECT {cast}, filename FROM (({table}) UNION ALL BY NAME {rows})"
 
 
 def _digest(content: bytes) -> str:
