@@ -174,11 +174,13 @@ def _check_rows(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
 
 def _check_values(base: duckdb.DuckDBPyConnection) -> None:
     """Refuse rows that no audit writes: without a verdict, or with absurd numbers."""
+    words = (*columns(Stamp), "condition", "norm", "verdict")
+    said = " AND ".join(f"{name} IS NOT NULL" for name in words)
     bad = base.execute(
         "SELECT filename, sample, label, predicted FROM shards WHERE NOT coalesce("
         "sample BETWEEN 0 AND ? AND label BETWEEN 0 AND ? AND predicted BETWEEN 0 AND ? "
-        "AND correct = (label = predicted) AND radius >= 0 AND isfinite(radius), false) "
-        "OR concat(weights, split, condition, norm, verdict) IS NULL LIMIT 1",
+        "AND correct = (label = predicted) AND radius >= 0 AND isfinite(radius) "
+        f"AND iterations >= 0 AND logit_gap IS NOT NULL AND {said}, false) LIMIT 1",
         [MOST_SAMPLES - 1, MOST_CLASSES - 1, MOST_CLASSES - 1],
     ).fetchone()
     if bad:
