@@ -28,7 +28,8 @@ from classwise.report.classes import csv_table
 from classwise.report.escaping import csv_cell
 from classwise.spelling import parse_call, parse_eps, parse_value
 from classwise.terminal import Terminal
-from classwise.training.config import choose_device
+from classwise.texts import parse_json
+from classwise.training.config import TrainConfig, choose_device
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07"
 
@@ -118,6 +119,14 @@ def test_numbers_of_very_many_digits():
     for text in ("pgd-20(restarts=1e999)", "square(queries=nan)", f"fgsm(eps={'9' * 400})"):
         with pytest.raises(ClasswiseError):
             parse_attacks(text)
+
+
+def test_settings_and_texts_hold_no_absurd_numbers():
+    for digits in (30, 400, 5000):
+        with refused("epochs is a number of very many digits"):
+            TrainConfig(epochs=10**digits)
+    with refused("it holds a number beyond"):
+        parse_json(f"[{10**30}]", "it")
 
 
 def test_spellings_have_a_length_and_a_depth():

@@ -140,17 +140,17 @@ def parse_eps(value: float | int | str, too_wide: float = 1.0) -> float:
     number = number.item() if hasattr(number, "item") else number  # numpy's and torch's numbers
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise ClasswiseError(
-            f"eps is {_said(value)}; write a fraction such as 8/255 or a number such as 0.03"
+            f"eps is {said_value(value)}; write a fraction such as 8/255 or a number such as 0.03"
         )
     if not 0 <= number <= LARGEST_NUMBER:
-        raise ClasswiseError(f"eps is {_said(value)}; it must be 0 or more, and finite")
+        raise ClasswiseError(f"eps is {said_value(value)}; it must be 0 or more, and finite")
     if number >= too_wide:
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)
 
 
-def _said(value: Any) -> str:
+def said_value(value: Any) -> str:
     """A value for a message; Python itself refuses to write whole numbers of 4300 digits."""
     whole = isinstance(value, int) and abs(value) > LARGEST_NUMBER
     return "a number of very many digits" if whole else cut(repr(value))

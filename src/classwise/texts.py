@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError, cut
-from classwise.limits import DEEPEST, MOST_BYTES
+from classwise.limits import DEEPEST, LARGEST_NUMBER, MOST_BYTES
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
@@ -68,7 +68,7 @@ def parse_toml(text: str, where: object) -> dict[str, Any]:
 
 
 def check_plain(found: Any, where: object) -> None:
-    """Refuse what is nested too deep, and text that could be neither printed nor written."""
+    """Refuse what is nested too deep, too large a number, and text that cannot be written."""
     level = [found]
     for _ in range(DEEPEST + 1):
         try:
@@ -78,6 +78,10 @@ def check_plain(found: Any, where: object) -> None:
             raise ClasswiseError(
                 f"{where} holds half a character ({half}), which no text can hold; write it anew"
             ) from None
+        if any(isinstance(one, int) and abs(one) > LARGEST_NUMBER for one in level):
+            raise ClasswiseError(
+                f"{where} holds a number beyond ±{LARGEST_NUMBER}; none of ours is"
+            )
         level = [child for one in level if isinstance(one, list | dict) for child in _inside(one)]
         if not level:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.record.description import check_description
 from classwise.record.shards import open_table, read_abouts
 from classwise.texts import parse_json, read_text
@@ -34,7 +34,7 @@ def ledger_folder(path: Path) -> Path:
 def _read_json(path: Path) -> dict[str, Any]:
     """What a file says; nothing where there is none."""
     try:
-        found = parse_json(read_text(path), path) if path.exists() else {}
+        found = parse_json(read_text(path), path) if given_path(path).exists() else {}
     except OSError as reason:
         raise ClasswiseError(f"{path} cannot be read: {reason}") from None
     if not isinstance(found, dict):

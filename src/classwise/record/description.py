@@ -31,6 +31,9 @@ def check_description(found: Any, where: object) -> dict[str, Any]:
     for key, kind in (("recipe_name", str), ("identity", str), ("config", dict), ("recipe", dict)):
         if key in found and not isinstance(found[key], kind):
             raise _other(where, key, found[key], "a word" if kind is str else "a table")
+    for name, options in found.get("recipe", {}).items():
+        if not isinstance(options, dict):
+            raise _other(where, f"recipe.{cut(name, 50)}", options, "a table")
     return dict(found)
 
 

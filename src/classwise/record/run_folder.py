@@ -20,7 +20,7 @@ from typing import Any
 from torch import nn
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.models.card import model_of_card, read_card
 from classwise.record.description import check_description
 from classwise.record.tensors import read_tensors
@@ -36,7 +36,7 @@ class RunFolder:
 
     def claim(self, about: Mapping[str, Any]) -> None:
         """Take an empty folder, or step into the same run again; another one is refused."""
-        if self._card.exists():
+        if self.begun:
             if self.about.get("identity") != about["identity"]:
                 changed = self.about.get("sources") != about.get("sources")
                 reason = ", and the code of its methods differs" * changed
@@ -79,7 +79,7 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether there is anything of it on disk."""
-        return self._card.exists()
+        return given_path(self._card).exists()
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str
 
 def weights_file(words: str) -> Path:
     """The file that a weights file, `RUN` (its last weights) or `RUN@NAME` means."""
-    if Path(words).is_file():
+    if given_path(words).is_file():
         return Path(words)
     folder, name = (words, "last") if Path(words).is_dir() else words.rpartition("@")[::2]
     if not folder or not Path(folder).is_dir():

@@ -22,8 +22,9 @@ from classwise.attacks.ball import parse_norm
 from classwise.attacks.names import parse_condition
 from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, cut, unknown
+from classwise.limits import LARGEST_NUMBER
 from classwise.script import Drop
-from classwise.spelling import parse_eps, split_outside_brackets
+from classwise.spelling import parse_eps, said_value, split_outside_brackets
 from classwise.training.watched import Watched, parse_watched
 
 
@@ -112,6 +113,11 @@ class TrainConfig(BaseModel):
         for option in options:
             if option not in type(self).model_fields:
                 raise unknown("training option", option, type(self).model_fields)
+            value = options[option]
+            if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+                raise ClasswiseError(
+                    f"{option} is {said_value(value)}; give at most {LARGEST_NUMBER}"
+                )
         try:
             super().__init__(**options)
         except ValidationError as reason:
