@@ -82,7 +82,15 @@ PIECES += [
     "last:0.5",
     "40 %",
 ]
-TOML = ["rule", "[[rule]]\n", "[a]\n", 'under = "pgd-20"\n', "no_class_below = 0.2\n", "a.b = 1\n"]
+TOML = [
+    '[[rule]]\nunder = "pgd-20"\nno_class_below = 0.2\n',
+    "rule",
+    "[[rule]]\n",
+    "[a]\n",
+    'under = "pgd-20"\n',
+    "no_class_below = 0.2\n",
+    "a.b = 1\n",
+]
 TOML += [
     'compose = "trades + ccm"\n',
     "[trades]\n",
