@@ -15,6 +15,7 @@ WALK = {
     "memory": [],
     "files": [],
     "spelling": [],
+    "progress": [],
     "types": [],
     "draws": [],
     "content": [],

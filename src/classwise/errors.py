@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
+
+_HERE = Path(__file__).parent
 
 
 class ClasswiseError(ValueError):
     """Something the caller can put right; the command line prints it and exits with 2."""
+
+
+class OwnCodeError(ClasswiseError):
+    """Code of the user's own failed; its cause begins in their file, not in ours."""
+
+    @classmethod
+    def of(cls, words: str, reason: Exception) -> OwnCodeError:
+        """Say what was called, and keep of the reason what the user can put right."""
+        trace = reason.__traceback__
+        while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        said = " ".join(f"{type(reason).__name__}: {reason}".split())
+        error = cls(f"{words} ({said})")
+        error.__cause__ = reason.with_traceback(trace)
+        return error
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith("<frozen importlib") or Path(file).is_relative_to(_HERE)
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:

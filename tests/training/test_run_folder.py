@@ -16,7 +16,7 @@ class TestFolder:
     def test_training_twice_into_one_folder_is_refused(self, go):
         run = go("run", epochs=1)
         before = record(run)
-        with refused("already holds 1 epochs", "--resume"):
+        with refused("already holds 1 epochs", "resume=True"):
             go("run", epochs=1)
         assert record(run) == before
 

@@ -44,17 +44,17 @@ class RunFolder:
                 raise ClasswiseError(
                     f"{self.path} holds another run ({self.about['recipe_name']}, identity "
                     f"{self.about.get('identity')}, not {about['identity']}{reason}); choose "
-                    "another --out"
+                    "another folder"
                 )
             return
         for folder in (self.path, *self.path.parents):
             if folder.exists() and not folder.is_dir():
                 raise ClasswiseError(
-                    f"{self.path} cannot be a run folder: {folder} is a file; choose another --out"
+                    f"{self.path} cannot be a run folder: {folder} is a file; choose another folder"
                 )
         # A write cut short by a kill leaves a .part file, which is nobody's property.
         if self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
-            raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another --out")
+            raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another folder")
         write_atomically(self._card, (json.dumps(about, indent=1) + "\n").encode())
 
     @property

@@ -84,7 +84,7 @@ def train(
     if trainer.run.finished_epochs and not resume:
         raise ClasswiseError(
             f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
-            "add --resume to go on, or choose another --out"
+            "add resume=True to go on, or choose another folder"
         )
     if trainer.begun is not None and not trainer.run.finished_epochs:
         begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted

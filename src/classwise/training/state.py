@@ -91,7 +91,7 @@ def load_state(
     """Put a saved state back; `start` says what kinds of things it holds."""
     tensors, about = read_tensors(path)
     if about.get("identity") != identity:
-        raise ClasswiseError(f"{path} belongs to another run; choose another --out")
+        raise ClasswiseError(f"{path} belongs to another run; choose another folder")
     model.load_state_dict(under_prefix("model", tensors))
     unpack_optimiser(optimiser, tensors, about["optimiser"])
     policies = [
