@@ -53,13 +53,17 @@ def _before(
 Sets = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4."
+        "--set",
+        help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4; may be "
+        "repeated. (default: none)",
     ),
 ]
 Imports = Annotated[
     list[str] | None,
     typer.Option(
-        "--import", metavar="MODULE", help="A recipe file may use the methods of this module."
+        "--import",
+        metavar="MODULE",
+        help="A recipe file may use the methods of this module. (default: none)",
     ),
 ]
 SkipBad = Annotated[
