@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from pathlib import Path
 
-_HERE = Path(__file__).parent
+_OURS = (Path(__file__).parent, Path(importlib.__file__).parent)  # and who imports for us
 
 
 class ClasswiseError(ValueError):
@@ -29,7 +30,7 @@ class OwnCodeError(ClasswiseError):
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith("<frozen importlib") or Path(file).is_relative_to(_HERE)
+    return file.startswith("<frozen importlib") or any(map(Path(file).is_relative_to, _OURS))
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:
