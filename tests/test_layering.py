@@ -21,7 +21,7 @@ WALK = {
     "content": [],
     "statistics": ["intervals", "worst_class", "paired", "evidence"],
     "data": [
-        *("places", "memory", "dataset", "loaders", "batches", "view", "splits", "augment", "idbh"),
+        *("places", "memory", "dataset", "batches", "view", "loaders", "splits", "augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
         *("download", "longtail", "sources"),
     ],

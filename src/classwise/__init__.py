@@ -10,6 +10,8 @@ Names load on first use, so that importing the package, and `classwise --help`, 
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +59,17 @@ __all__ = [
     *_HOMES,
     "__version__",
 ]
+
+
+class _Package(ModuleType):
+    """Where a folder has the name of a function, as `report`, the name is the function's."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

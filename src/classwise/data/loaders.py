@@ -12,12 +12,13 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
 from classwise.data.dataset import Dataset
+from classwise.data.view import given_images
 from classwise.errors import ClasswiseError
 
 CHANNELS = (1, 3, 4)
 
 
-def images_and_labels(images: Any, labels: Any) -> tuple[Any, Any]:
+def images_and_labels(images: Any, labels: Any) -> tuple[Tensor, Any]:
     """What was given, read into memory where it comes out of a DataLoader or a data set."""
     kind = type(images).__name__
     if isinstance(images, Dataset):
@@ -30,7 +31,7 @@ def images_and_labels(images: Any, labels: Any) -> tuple[Any, Any]:
         raise ClasswiseError(
             "labels are missing; give one class number per image, or a DataLoader of both"
         )
-    return as_pixels(images), labels
+    return given_images(as_pixels(images)), labels
 
 
 def as_pixels(images: Any) -> Tensor:
@@ -114,7 +115,7 @@ def _collected(batches: Iterator[Any], kind: str) -> tuple[Tensor, Tensor]:
             f"the images of the {kind} have several shapes, such as {shapes[0]} and {shapes[1]}; "
             "make them one size"
         )
-    return as_pixels(torch.cat(images)), torch.cat(labels)
+    return given_images(as_pixels(torch.cat(images))), torch.cat(labels)
 
 
 def _unreadable(kind: str, got: Any) -> str:

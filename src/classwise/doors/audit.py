@@ -13,7 +13,7 @@ from classwise.auditing.plan import Plan
 from classwise.auditing.progress import Bar
 from classwise.auditing.run import run_audit
 from classwise.data.loaders import images_and_labels
-from classwise.data.view import View, given_images
+from classwise.data.view import View
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
@@ -58,15 +58,13 @@ def audit(
     image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits
     the mean of so many passes instead. `normalise` is what the model expects and does not do
     itself: `cifar10`, `imagenet`, or a pair of means and deviations. `groups` are attributes of the
-    images, such as {"camera": ["front", "rear", …]}, one entry per image:
-    `report.by("camera")["pgd-20"].worst` (docs/groups.md).
+    images, such as {"camera": ["front", "rear", …]}, one entry per image (docs/groups.md).
 
     With `out` the verdicts are kept in that folder, piece by piece: what it holds is not attacked
     again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
     function must have one, and another one whenever it answers differently.
     """
-    images, labels = images_and_labels(images, labels)
-    pixels = given_images(images)
+    pixels, labels = images_and_labels(images, labels)
     known = None if class_names is None else len(class_names)
     how = None if normalise is None else Normalisation.of(normalise)
     subject = Subject.of(
