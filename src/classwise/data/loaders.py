@@ -88,7 +88,7 @@ def _pairs(source: DataLoader[Any] | TorchDataset[Any], kind: str) -> Iterator[A
         if isinstance(source, IterableDataset)
         else map(
             source.__getitem__,
-            range(len(source)),  # type: ignore[arg-type]
+            range(len(source)),
         )
     )
     for entry in many:
