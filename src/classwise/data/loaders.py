@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,8 +83,12 @@ def _pairs(source: DataLoader[Any] | TorchDataset[Any], kind: str) -> Iterator[A
         return
     if not isinstance(source, IterableDataset) and not hasattr(source, "__len__"):
         raise ClasswiseError(f"a {kind} without a length cannot be read; give a DataLoader")
-    ordered = isinstance(source, IterableDataset)
-    for entry in source if ordered else map(source.__getitem__, range(len(source))):
+    many: Iterable[Any] = (
+        source
+        if isinstance(source, IterableDataset)
+        else map(source.__getitem__, range(len(source)))
+    )
+    for entry in many:
         if not isinstance(entry, tuple | list) or len(entry) < 2 or not hasattr(entry[0], "shape"):
             raise ClasswiseError(_unreadable(kind, entry))
         image, label = entry[:2]
