@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real bench equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real mutants bench equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,9 +41,14 @@ test-docs: .venv/installed ## Run every code block of README and docs, at a smok
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
-bench: .venv/installed ## Measure attacks and audits against other libraries (about an hour; fetches CIFAR-10)
+# Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
+mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)
+	PYTHONPATH=tests $(BIN)/python tests/run_mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
+
+bench: .venv/installed ## Measure attacks beside other libraries, audits, growth and the ledger (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
-	$(BIN)/python benchmarks/attacks.py
+	@missed=0; for part in attacks audits growth ledger; do \
+	  $(BIN)/python benchmarks/$$part.py || missed=1; done; exit $$missed
 
 equality: .venv/installed ## Compare every method with its released code, write docs/equality.md
 	PYTHONPATH=tests $(BIN)/python -m equality.table

@@ -1,6 +1,6 @@
 """Attacks side by side with other libraries, in one run: the same verdicts in less time.
 
-python benchmarks/attacks.py [--parts pgd,autoattack,...] [--images 200]
+python benchmarks/attacks.py [--parts pgd,autoattack,batches] [--images 200]
 
 Trains three CIFAR-10 networks first if `runs/bench` does not hold them. Ours and theirs take turns
 on the same images, each in a process of its own, so read the ratios; the seconds are those of the
@@ -10,71 +10,25 @@ machine. Prints Markdown.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import platform
-import re
 import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import others
 import torch
-from classwise.auditing.evaluate import class_report, evaluate
-from classwise.auditing.judging import attacked
-from nets import NETS, network, pictures, trained
+from measuring import EPS, ROBUST, Part, limit, options, ours, run, share, stands, timed
+from nets import network, pictures
 from scipy.stats import binomtest
 from torch import Tensor, nn
 
-from classwise.attacks.attack_names import parse_attack
-from classwise.attacks.ball import parse_norm
 from classwise.attacks.judged import Judged
-from classwise.auditing.question import parse_question
-from classwise.auditing.sequential import examine
-from classwise.data.batches import Batches
-from classwise.data.sources import open_data
-from classwise.data.splits import balanced_subset
-from classwise.doors.health import check_health
-from classwise.models import build_model
-from classwise.record.rows import Predictions
 from classwise.types import Batch
 
-EPS = 8 / 255
-LINF = parse_norm("Linf")
-ROBUST = "robust resnet9"
-MIDDLE = (0.5, 0.5, 0.5)
-MISSED: list[str] = []  # limits that were not kept
+FLOORS = {"apgd-ce": 2.5, "**autoattack**": 1.6}  # times faster than theirs, at the least
 
 
-def limit(kept: bool, words: str) -> None:
-    """Note a limit that was missed; the run ends with an error then."""
-    if not kept:
-        MISSED.append(words)
-
-
-def ours(
-    model: nn.Module, images: Tensor, labels: Tensor, attack: str, width: int = others.BATCH
-) -> Judged:
-    """Attack all images, `width` at a time."""
-    batch = Batch(images, labels, torch.arange(len(labels)))
-    classes = int(model(images[:1]).shape[1])
-    facts = {"num_classes": classes, "radius": EPS, "ball": LINF, "width": width}
-    return attacked(model, batch, parse_attack(attack), **facts)
-
-
-def stands(model: nn.Module, moved: Tensor, labels: Tensor) -> Tensor:
-    """Who is right about the moved images, on the plain model."""
-    with torch.no_grad():
-        return model(moved).argmax(1) == labels
-
-
-def timed(function: Callable[[], object]) -> tuple[object, float]:
-    """Run it and count the seconds."""
-    began = time.perf_counter()
-    found = function()
-    return found, time.perf_counter() - began
+def numbered(count: int) -> Batch:
+    """The first test images, with their numbers."""
+    return Batch(*pictures(count), torch.arange(count))
 
 
 def theirs(
@@ -90,26 +44,25 @@ def part_pgd(args: argparse.Namespace) -> None:
     print("| network | clean | ours | torchattacks | foolbox | other verdicts than ours | ratio |"
           " of the medians |")  # fmt: skip
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    images, labels = pictures(args.images)
+    batch = numbered(args.images)
     for name in args.nets:
         model = network(name, args.cache)
-        clean = stands(model, images, labels)
+        clean = stands(model, batch.images, batch.labels)
         runs = {
-            "ours": lambda m=model: timed(
-                lambda: ours(m, images, labels, "pgd-20(verdict=any)").predicted
-            ),
+            "ours": lambda m=model: timed(lambda: ours(m, batch, "pgd-20(verdict=any)").predicted),
             "torchattacks": lambda n=name: theirs("torchattacks", n, args),
             "foolbox": lambda n=name: theirs("foolbox", n, args),
         }
         seconds: dict[str, list[float]] = {key: [] for key in runs}
         standing: dict[str, Tensor] = {}
         for _ in range(args.repeats):
-            for key, run in runs.items():
-                found, spent = run()
+            for key, turn in runs.items():
+                found, spent = turn()
                 seconds[key].append(spent)
-                # a wrong image that an attack happens to make right is no robust image
-                right = found == labels if key == "ours" else stands(model, found, labels) & clean
-                standing[key] = right
+                if key == "ours":
+                    standing[key] = found == batch.labels
+                else:  # a wrong image that an attack happens to make right is no robust image
+                    standing[key] = stands(model, found, batch.labels) & clean
         # other work on the machine only adds to the seconds: the best turn has least of it
         best = {key: min(values) for key, values in seconds.items()}
         middle = {key: statistics.median(values) for key, values in seconds.items()}
@@ -137,264 +90,112 @@ def part_autoattack(args: argparse.Namespace) -> None:
     print("| network | attack | standing: ours | theirs | broken only by theirs | only by ours |"
           " p | ours | theirs | ratio |")  # fmt: skip
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    images, labels = pictures(args.images)
+    batch = numbered(args.images)
     notes = []
     for name in args.nets:
         model = network(name, args.cache)
         for attacks in [*((one,) for one in others.SUITE), others.SUITE]:
-            title = attacks[0] if len(attacks) == 1 else "**autoattack**"
-            own = f"suite({','.join(attacks)})"
-            turns = args.turns if len(attacks) == 1 else min(2, args.turns)
-            ours_in, theirs_in = [], []
-            for _ in range(turns):
-                found, spent = timed(lambda m=model, a=own: ours(m, images, labels, a))
-                moved, longer = theirs("pyautoattack", name, args, attacks=attacks)
-                ours_in.append(spent)
-                theirs_in.append(longer)
-                if spent + longer > args.long:
-                    break
-            spent, longer = min(ours_in), min(theirs_in)
-            mine, its = found.predicted == labels, stands(model, moved, labels)
-            only_theirs, only_ours = int((mine & ~its).sum()), int((~mine & its).sum())
-            apart = only_theirs + only_ours
-            p = binomtest(only_theirs, apart, alternative="greater").pvalue if apart else 1.0
-            print(
-                f"| {name} | {title} | {share(mine)} | {share(its)} | {only_theirs} | {only_ours} "
-                f"| {p:.2f} | {spent:.1f} s | {longer:.1f} s | {longer / spent:.2f} |",
-                flush=True,
-            )
-            notes.append(verified(model, images, labels, found))
-            floor = {"apgd-ce": 2.5, "**autoattack**": 1.6}.get(title, 0)
-            ratio = longer / spent
-            limit(ratio >= floor, f"{title} on {name}: {ratio:.2f} times faster, not {floor}")
-            fair = only_theirs <= 0.01 * args.images and p > 0.05
-            limit(fair, f"{title} on {name}: {only_theirs} broken only by theirs")
-        by_class = torch.bincount(labels[mine], minlength=10).tolist()
+            found = _beside(name, model, batch, attacks, args)
+            notes.append(verified(model, batch, found))
+        stood = batch.labels[found.predicted == batch.labels]
+        by_class = torch.bincount(stood, minlength=10).tolist()
         print(f"| | survivors by class | {', '.join(map(str, by_class))} | | | | | | | |")
-    outside, fooled, claimed = (
-        max(n[0] for n in notes),
-        *(sum(n[i] for n in notes) for i in (1, 2)),
-    )
+    outside = max(note.outside for note in notes)
+    fooled, claimed = (sum(numbers) for numbers in list(zip(*notes, strict=True))[1:])
     limit(outside <= 1e-6 and fooled == claimed, "an adversarial image is none")
     print(f"\nOur adversarial images leave ball and [0, 1] by at most {outside:.1e}; asked again, "
           f"the plain model is wrong about {fooled} of the {claimed}.")  # fmt: skip
 
 
-def verified(
-    model: nn.Module, images: Tensor, labels: Tensor, found: Judged
-) -> tuple[float, int, int]:
-    """How far images lie outside, how many fool the model, how many are said to."""
-    fallen = found.predicted != labels
+def _beside(
+    name: str, model: nn.Module, batch: Batch, attacks: tuple[str, ...], args: argparse.Namespace
+) -> Judged:
+    """Print the row of one attack, or of the suite, on one network; return our verdicts."""
+    title = attacks[0] if len(attacks) == 1 else "**autoattack**"
+    own = f"suite({','.join(attacks)})"
+    ours_in, theirs_in = [], []
+    for _ in range(args.turns if len(attacks) == 1 else min(2, args.turns)):
+        found, spent = timed(lambda: ours(model, batch, own))
+        moved, longer = theirs("pyautoattack", name, args, attacks=attacks)
+        ours_in.append(spent)
+        theirs_in.append(longer)
+        if spent + longer > args.long:
+            break
+    spent, longer = min(ours_in), min(theirs_in)
+    mine, its = found.predicted == batch.labels, stands(model, moved, batch.labels)
+    only_theirs, only_ours = int((mine & ~its).sum()), int((~mine & its).sum())
+    apart = only_theirs + only_ours
+    p = binomtest(only_theirs, apart, alternative="greater").pvalue if apart else 1.0
+    ratio, floor = longer / spent, FLOORS.get(title, 0)
+    print(
+        f"| {name} | {title} | {share(mine)} | {share(its)} | {only_theirs} | {only_ours} "
+        f"| {p:.2f} | {spent:.1f} s | {longer:.1f} s | {ratio:.2f} |",
+        flush=True,
+    )
+    limit(ratio >= floor, f"{title} on {name}: {ratio:.2f} times faster, not {floor}")
+    fair = only_theirs <= 0.01 * args.images and p > 0.05
+    limit(fair, f"{title} on {name}: {only_theirs} broken only by theirs")
+    return found
+
+
+class Verified(NamedTuple):
+    """What adversarial images are, looked at once more."""
+
+    outside: float  # how far they lie outside
+    fooled: int  # how many fool the model
+    claimed: int  # how many are said to
+
+
+def verified(model: nn.Module, batch: Batch, found: Judged) -> Verified:
+    """Look at adversarial images once more."""
+    fallen = found.predicted != batch.labels
     moved = found.images.double()
     outside = max(
-        float((moved - images.double()).abs().max() - EPS),
+        float((moved - batch.images.double()).abs().max() - EPS),
         float(-moved.min()),
         float(moved.max() - 1),
     )
-    fooled = ~stands(model, found.images[fallen], labels[fallen])
-    return max(0.0, outside), int(fooled.sum()), int(fallen.sum())
+    fooled = ~stands(model, found.images[fallen], batch.labels[fallen])
+    return Verified(max(0.0, outside), int(fooled.sum()), int(fallen.sum()))
 
 
 def part_batches(args: argparse.Namespace) -> None:
     """The same verdicts for any working batch and order: exactly in float64, nearly in float32."""
     print("\n## Working batches of 7, 64 and 500, and the images in another order\n")
-    images, labels = pictures(args.images)
+    given = numbered(args.images)
     attack = (
         "suite(apgd-ce(steps=20),apgd-t(steps=10,targets=3),"
         "fab-t(steps=10,targets=3),square(queries=100))"
     )
-    mixed = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    mixed = torch.randperm(len(given), generator=torch.Generator().manual_seed(0))
     for kind in (torch.float64, torch.float32):
-        model, exact = network(ROBUST, args.cache).to(kind), images.to(kind)
-        verdicts = [ours(model, exact, labels, attack, width).predicted for width in (7, 64, 500)]
-        batch = Batch(exact[mixed], labels[mixed], mixed)
-        facts = {"num_classes": 10, "radius": EPS, "ball": LINF, "width": 64}
-        other = attacked(model, batch, parse_attack(attack), **facts).predicted
+        model = network(ROBUST, args.cache).to(kind)
+        batch = Batch(given.images.to(kind), given.labels, given.index)
+        verdicts = [ours(model, batch, attack, width).predicted for width in (7, 64, 500)]
+        turned = Batch(batch.images[mixed], batch.labels[mixed], mixed)
+        other = ours(model, turned, attack, 64).predicted
         verdicts.append(torch.empty_like(other).index_copy_(0, mixed, other))
-        right = [one == labels for one in verdicts]
+        right = [one == batch.labels for one in verdicts]
         differ = max(float((right[0] != one).float().mean()) for one in right[1:])
         allowed = 0.0 if kind == torch.float64 else 0.005
         limit(differ <= allowed, f"{differ:.2%} of verdicts in {kind} depend on the batch")
-        print(f"- {kind}: at most {differ:.2%} of {len(labels)} verdicts differ", flush=True)
+        print(f"- {kind}: at most {differ:.2%} of {len(batch)} verdicts differ", flush=True)
 
 
-def part_question(args: argparse.Namespace) -> None:
-    """What a settled question saves, in images, in evaluations of the model and in seconds."""
-    attack = args.question_attack
-    print(f"\n## Questions instead of full audits: {ROBUST}, {args.limit} images, {attack}\n")
-    print("| question | answer | right | images | evaluations | seconds |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    model, test = network(ROBUST, args.cache), open_data("cifar10").test
-    chosen = balanced_subset(test.labels, args.limit, seed=0)
-    batches = Batches.of(test.subset(chosen), others.BATCH, torch.device("cpu"), chosen)
-    facts = {"num_classes": 10, "attacks": [attack], "eps": EPS}
-    (full,), longest = timed(lambda: evaluate(model, batches, **facts))
-    rates = class_report([full], test.class_names)[attack].rates
-    print(
-        f"| the full audit | worst {rates.min():.1%} | | {args.limit} | {evaluations(full)} "
-        f"| {longest:.1f} |"
-    )
-    best = test.class_names[int(rates.argmax())]
-    for words in ("worst>=0.2", "worst>=0.5", f"{best}>=0.2"):
-        asked = parse_question(words, test.class_names)
-        partly, spent = timed(
-            lambda q=asked: examine(
-                batches, test.class_names, lambda part: evaluate(model, part, **facts), question=q
-            )
-        )
-        worst = asked.what == "worst"
-        truth = rates.min() if worst else rates.max()
-        seen, less = len(partly.found[0].label), evaluations(partly.found[0])
-        concerned = full.label == (full.label if worst else test.class_names.index(best))
-        work = evaluations(full, concerned)
-        said = {True: "yes", False: "no", None: "undecided"}[partly.answer]
-        right = "yes" if partly.answer == bool(truth >= asked.bar) else "NO"
-        saved = min(concerned.sum() / seen, work / less)
-        limit(right == "yes" and (saved >= 5 or not worst), f"{words}: {said}, {saved:.1f} times")
-        print(
-            f"| {words} | {said} | {right} | {seen} ({concerned.sum() / seen:.1f} times fewer) "
-            f"| {less} ({work / less:.1f}) | {spent:.1f} |",
-            flush=True,
-        )
-
-
-def evaluations(found: Predictions, rows: npt.NDArray[np.bool_] | None = None) -> int:
-    """Passes over images, with one look at each clean image."""
-    spent = found.iterations if rows is None else found.iterations[rows]
-    return int(spent.sum()) + len(spent)
-
-
-class Masked(nn.Module):
-    """A network behind rounded pixels, or with logits so large that the softmax is flat."""
-
-    def __init__(self, inside: nn.Module, levels: int = 0, scale: float = 1.0) -> None:
-        super().__init__()
-        self.inside, self.levels, self.scale = inside, levels, scale
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Mask the gradients, not the answers."""
-        seen = (x * self.levels).round() / self.levels if self.levels else x
-        return self.scale * self.inside(seen)
-
-
-def part_health(args: argparse.Namespace) -> None:
-    """Flags of honest networks and of the same ones behind masks."""
-    print(f"\n## Health flags, {args.images} images\n")
-    print("| network | honest | pixels rounded to 9 levels | logits times 1000 |")
-    print("| --- | --- | --- | --- |")
-    images, labels = pictures(args.images)
-    for name in args.nets:
-        plain = network(name, args.cache)
-        cells = []
-        for model in (plain, Masked(plain, levels=8), Masked(plain, scale=1000.0)):
-            found = check_health(model.eval(), images, labels, eps=EPS)
-            cells.append(", ".join(dict.fromkeys(flag.name for flag in found)) or "none")
-        limit(cells[0] == "none", f"{name} is honest, but flagged: {cells[0]}")
-        limit("none" not in cells[1:], f"{name}: a mask was not flagged: {cells}")
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
-
-
-def part_memory(args: argparse.Namespace) -> None:
-    """Peak memory above that of the loaded model, each library in a process of its own."""
-    print(f"\n## Peak memory above the loaded network and images, {args.images} images\n")
-    print("| attack | ours | theirs |")
-    print("| --- | --- | --- |")
-    for attack, rivals in (("pgd-20(verdict=any)", ("torchattacks", "foolbox")),
-                           ("suite(apgd-ce)", ("pyautoattack",))):  # fmt: skip
-        peaks = {}
-        for who in ("ours", *rivals):
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                peaks[who] = pool.apply(_peak, (who, attack, args.images, args.cache))
-        others_said = ", ".join(f"{who} {peaks[who]:.0f} MB" for who in rivals)
-        print(f"| {attack} | {peaks['ours']:.0f} MB | {others_said} |", flush=True)
-
-
-def _peak(who: str, attack: str, count: int, cache: Path) -> float:
-    model, (images, labels) = network(ROBUST, cache), pictures(count)
-    stands(model, images, labels)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading the data
-    before = _peak_so_far()
-    if who == "ours":
-        ours(model, images, labels, attack)
-    elif who == "pyautoattack":
-        others.pyautoattack(model, images, labels, eps=EPS, attacks=("apgd-ce",))
-    else:
-        getattr(others, who)(model, images, labels, eps=EPS)
-    return _peak_so_far() - before
-
-
-def _peak_so_far() -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
-
-
-def part_growth(_: argparse.Namespace) -> None:
-    """Seconds as classes, images and steps grow, where nothing falls."""
-    print("\n## Growth\n\nResNet-9 (width 8) on which every sample survives; apgd-ce, apgd-t and")
-    print("fab-t of 10 steps and 2 targets. Best of three.\n")
-    attack = "suite(apgd-ce(steps=10),apgd-t(steps=10,targets=2),fab-t(steps=10,targets=2))"
-
-    def seconds(classes: int, count: int, attack: str) -> str:
-        torch.manual_seed(0)
-        model = build_model(
-            "resnet9(width=8)", num_classes=classes, channels=3, mean=MIDDLE, deviation=MIDDLE
-        ).eval()
-        images, _ = pictures(count)
-        with torch.no_grad():
-            labels = model(images).argmax(1)
-        batch = Batch(images, labels, torch.arange(count))
-        facts = {"num_classes": classes, "radius": 1e-6, "ball": LINF, "width": 128}
-        run = parse_attack(attack)
-        spent = [timed(lambda: attacked(model, batch, run, **facts))[1] for _ in range(3)]
-        return f"{min(spent):.2f} s"
-
-    print("| | | | |\n| --- | --- | --- | --- |")
-    row = [seconds(k, 128, attack) for k in (10, 100, 1000)]
-    print(f"| 10, 100, 1000 classes, 128 images | {' | '.join(row)} |")
-    row = [seconds(10, n, attack) for n in (128, 256, 512)]
-    print(f"| 128, 256, 512 images, 10 classes | {' | '.join(row)} |")
-    row = [seconds(10, 128, f"apgd-ce(steps={n})") for n in (10, 20, 40)]
-    print(f"| 10, 20, 40 steps of apgd-ce | {' | '.join(row)} |", flush=True)
-
-
-def share(right: Tensor) -> str:
-    """Write a share of all."""
-    return f"{right.double().mean():.1%}"
-
-
-PARTS = {
+PARTS: dict[str, Part] = {
     "pgd": part_pgd,
     "autoattack": part_autoattack,
     "batches": part_batches,
-    "question": part_question,
-    "health": part_health,
-    "memory": part_memory,
-    "growth": part_growth,
 }
 
 
 def main() -> None:
-    """Run the parts that were asked for."""
-    say = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    say.add_argument("--parts", type=lambda t: t.split(","), default=list(PARTS))
-    say.add_argument("--nets", type=lambda t: t.split(","), default=list(NETS))
-    say.add_argument("--images", type=int, default=200)
-    say.add_argument("--limit", type=int, default=2000, help="images of the question's audit")
-    say.add_argument("--question-attack", default="pgd-20(verdict=any)")
-    say.add_argument("--repeats", type=int, default=5)
+    """Read the options and run."""
+    say = options(__doc__, PARTS)
+    say.add_argument("--repeats", type=int, default=5, help="turns of PGD; the best counts")
     say.add_argument("--turns", type=int, default=5, help="of single attacks; the best counts")
     say.add_argument("--long", type=float, default=20, help="seconds beyond which once is enough")
-    say.add_argument("--cache", type=Path, default=Path("runs/bench"))
-    args = say.parse_args()
-    for name in args.nets:
-        trained(name, args.cache)
-    print(f"Torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}.")
-    for part in args.parts:
-        PARTS[part](args)
-    print(f"\nLimits missed: {'; '.join(MISSED) or 'none'}.")
-    raise SystemExit(bool(MISSED))
+    run(say.parse_args(), PARTS)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def perturb(attack, model, batch, *, eps, ball, seed, restart=0):
 
 def named(class_names, superclass_of=None, superclass_names=None):
     """A view without images: only what its classes are called."""
-    none = torch.empty(0)
+    none = torch.empty(0, dtype=torch.int64)
     return View(none, none, none, tuple(class_names), superclass_of, superclass_names)
 
 

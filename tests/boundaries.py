@@ -72,7 +72,7 @@ def quick_train(recipe, out, source, *, resume=False, **options) -> Run:
 def interrupted_train(recipe, out, source, monkeypatch, epoch, **options) -> Run:
     """The same run, stopped in the middle of the boundary after `epoch` and then resumed."""
 
-    def stop(self, state):  # noqa: ARG001
+    def stop(self, state, logs):  # noqa: ARG001
         if state.epoch == epoch:
             raise KeyboardInterrupt
 

@@ -14,12 +14,16 @@ WALK = {
     "errors": [],
     "memory": [],
     "files": [],
+    "sealed": [],
+    "locks": [],
     "spelling": [],
     "progress": [],
     "types": [],
     "draws": [],
     "content": [],
-    "statistics": ["intervals", "worst_class", "paired", "evidence"],
+    "statistics": [
+        *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
+    ],
     "data": [
         *("places", "memory", "dataset", "batches", "view", "loaders", "splits", "augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
@@ -38,7 +42,7 @@ WALK = {
         *("attack_names", "names"),
     ],
     "record": [
-        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record"),
+        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record", "lines"),
         *("tensors", "run_folder"),
     ],
     "auditing": [
@@ -57,7 +61,7 @@ WALK = {
     "laws": [],
     "judging": [
         *("rates", "groups", "group_files", "showing", "metrics", "reports", "audits"),
-        *("compare", "samples", "contract", "gate"),
+        *("compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],
     "doors": ["findings", "audit", "health", "attacks", "autoattack", "folders", "targets"],

@@ -13,8 +13,6 @@ LINES_OF_A_LONG_SIGNATURE = 6
 PACKAGE = ROOT / "src" / "classwise"
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 FILES = sorted([*SOURCES, *TESTS.rglob("*.py")])
-# Being split into one file per measurement; then this goes.
-TOO_LONG_FOR_NOW = {ROOT / "benchmarks" / "attacks.py"}
 # Folders with a subject of their own: methods beside their released code, and data to download.
 NOT_MIRRORED = {"equality", "real"}
 
@@ -73,14 +71,9 @@ def test_no_function_is_long(path):
     assert not long, "take a part with a name of its own out of each"
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p not in TOO_LONG_FOR_NOW], ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_file_is_long(path):
     assert len(path.read_text().splitlines()) <= LINES_OF_A_FILE, "split it by its subjects"
-
-
-def test_exceptions_are_still_needed():
-    gone = [p for p in TOO_LONG_FOR_NOW if len(p.read_text().splitlines()) <= LINES_OF_A_FILE]
-    assert not gone, "they keep the rule by now: take them off the list"
 
 
 def test_no_long_signature_stands_twice():

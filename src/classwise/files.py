@@ -34,6 +34,36 @@ def _forget(part: Path) -> None:
         part.unlink()
 
 
+def append(path: Path, content: bytes) -> None:
+    """Add to the end of a file."""
+    try:
+        with path.open("ab") as stream:
+            stream.write(content)
+            stream.flush()
+    except OSError as reason:
+        raise ClasswiseError(
+            f"cannot write {path}: {reason.strerror or reason}; what was written before stays, "
+            "make room and go on"
+        ) from None
+
+
+def set_aside(path: Path) -> Path:
+    """Move a damaged file into `damaged/` beside it, where nobody reads it; nothing is deleted."""
+    folder = path.parent / "damaged"
+    target, number = folder / path.name, 1
+    try:
+        folder.mkdir(exist_ok=True)
+        while target.exists():
+            number += 1
+            target = folder / f"{path.stem}-{number}{path.suffix}"
+        path.replace(target)
+    except OSError as reason:
+        raise ClasswiseError(
+            f"{path} is damaged and cannot be set aside: {reason.strerror or reason}"
+        ) from None
+    return target
+
+
 def file_hash(path: Path) -> str:
     """Sixteen hex digits of a file's content."""
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from classwise.doors.targets import Wish, audit_target
+from classwise.locks import FolderLock
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import rich_table
 from classwise.spelling import spell_eps
@@ -30,9 +31,10 @@ CONFIG = TrainConfig(
 def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) -> Path:
     """Train, audit, report; runs that are already there are not trained again."""
     paths = [folder / recipe for recipe in RECIPES]
-    for recipe, path in zip(RECIPES, paths, strict=True):
-        train(recipe, CONFIG, out=path, resume=True, device=device, quiet=quiet)
-        audit_target(Wish(str(path), device=device, quiet=quiet))
+    with FolderLock(folder, "the quickstart", remedy="wait for it, or choose another folder"):
+        for recipe, path in zip(RECIPES, paths, strict=True):
+            train(recipe, CONFIG, out=path, resume=True, device=device, quiet=quiet)
+            audit_target(Wish(str(path), device=device, quiet=quiet))
     runs = load_runs(paths)
     report = folder / "report.html"
     write_report(runs, report)

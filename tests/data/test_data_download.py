@@ -234,15 +234,6 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         download.get("cifar10", where=tmp_path / "file" / "folder", quiet=True)
 
 
-def test_a_second_process_is_told_to_wait(small):
-    fcntl = pytest.importorskip("fcntl")
-    small.mkdir()
-    with (small / ".cifar-10-python.tar.gz.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ClasswiseError, match="another process is fetching"):
-            download.get("cifar10", quiet=True)
-
-
 def test_names_that_cannot_be_got():
     with pytest.raises(ClasswiseError, match="did you mean 'cifar10'"):
         download.get("cifar")

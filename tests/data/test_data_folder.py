@@ -10,7 +10,7 @@ from PIL import Image
 
 from classwise.data import folder as folder_module
 from classwise.data.dataset import Allowed
-from classwise.data.sources import open_data
+from classwise.data.sources import choose_split, data_to_train_on, open_data
 from classwise.errors import ClasswiseError
 
 
@@ -183,9 +183,12 @@ def test_empty_class_folder_is_refused_by_name(plain):
     refused(f"folder:{plain}", "only notes.txt")
 
 
-def test_one_image_cannot_be_held_out(plain):
+def test_one_image_cannot_be_held_out_but_audited(plain):
     paint(plain / "eel" / "x.png")
-    refused(f"folder:{plain}", "class 'eel'", "1 readable image", "at least 2")
+    source = open_data(f"folder:{plain}")
+    assert len(source.train) + len(source.test) == len(choose_split(source, "all"))
+    with pytest.raises(ClasswiseError, match=r"class 'eel'.* has 1 image; .* at least 2"):
+        data_to_train_on(f"folder:{plain}")
 
 
 def test_different_classes_in_train_and_test(tmp_path):

@@ -234,7 +234,8 @@ class TestLabels:
         with refused("from 1 to 10", "subtract 1"):
             classwise.audit(model, images, labels + 1)
         with refused("10 outputs", "9 classes"):
-            classwise.audit(model, images, labels, class_names=names[:9])
+            few = labels < 9
+            classwise.audit(model, images[few], labels[few], class_names=names[:9])
 
     def test_shifted_labels_and_a_single_class_are_flagged(self):
         images, labels, _ = digits()

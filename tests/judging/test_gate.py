@@ -181,21 +181,21 @@ class TestDrops:
 
     def test_a_harmless_change_seldom_breaks_the_gate(self, contract):
         random, alarms = np.random.default_rng(0), 0
-        text = contract("[[rule]]\nunder='pgd-2'\nno_class_drops_more_than = 0.0")
-        rules, labels = load_contract(text), np.repeat(np.arange(3), 200)
-        for _ in range(300):
+        text = contract("[[rule]]\nunder='pgd-2'\nno_class_drops_more_than = 0.0\nconfidence = 0.8")
+        rules, labels = load_contract(text), np.repeat(np.arange(3), 40)
+        for _ in range(60):
             audits = []
             for _side in range(2):
-                right = random.random(600) < 0.7
+                right = random.random(120) < 0.7
                 told = np.where(right, labels, (labels + 1) % 3)
-                found = verdicts(np.arange(600), predicted=told, labels=labels)
+                found = verdicts(np.arange(120), predicted=told, labels=labels)
                 audits.append(
                     AuditedSamples(
                         "r", "w", "test", tuple("abc"), {"pgd-2": found}, {"pgd-2": stamp()}
                     )
                 )
             alarms += not check(rules, audits[0], audits[1]).passed
-        assert 0 < alarms / 300 <= 0.05 + 0.03
+        assert 0 < alarms / 60 <= 0.2 + 0.1
 
     def test_a_baseline_is_needed_and_must_fit(self, tmp_path, contract):
         path = ledger(tmp_path / "run", [50, 50, 50])

@@ -14,7 +14,8 @@ from classwise.judging.groups import Grouping, grouping_of, of_classes, of_sampl
 from classwise.judging.rates import GroupReport, Tally
 from classwise.judging.reports import class_report
 from classwise.statistics.intervals import exact, simultaneous, wilson, worst_interval
-from classwise.statistics.paired import mcnemar, paired_interval, worst_change_interval
+from classwise.statistics.paired import mcnemar, paired_interval
+from classwise.statistics.worst_change import worst_change_interval
 
 
 def counted_by_hand(found, entries):
@@ -231,9 +232,7 @@ class TestDifference:
         assert found.p_values.tolist() == mcnemar(found.lost, found.won).tolist()
         low, high = paired_interval(found.lost, found.won, found.sizes)
         assert [end.tolist() for end in found.intervals] == [low.tolist(), high.tolist()]
-        sure = worst_change_interval(
-            found.sizes, found.hits, found.lost, found.won, overlapping=several
-        )
+        sure = worst_change_interval(found.sizes, found.hits, found.lost, found.won)
         assert found.worst_sure[1:] == sure
         assert (found.worst == found.worst_sure) == several
         by_class = diff(first, second, NAMES, draws=200)

@@ -186,8 +186,8 @@ def test_the_gate_holds_groups_to_their_bars(runs, tmp_path):
         ("no_group_below = 0.1", 'groups = "camera" belongs with'),
         ('groups = "camera"\nno_class_below = 0.1', 'groups = "camera" belongs with'),
         ('groups = "camera"\noverall_at_least = 0.1', 'groups = "camera" belongs with'),
-        ('groups = "camera"\ngroup = "rear"\nno_group_below = 0.1', "at_least is for one"),
-        ('groups = "camera"\nat_least = 0.1', "at_least is for one"),
+        ('groups = "camera"\ngroup = "rear"\nno_group_below = 0.1', "are for one class or group"),
+        ('groups = "camera"\nat_least = 0.1', "are for one class or group"),
         ('groups = "camera"\ngroup = "rear"\nclass = "one"\nat_least = 0.1', "a named class"),
         ('groups = "camera"\nno_group_below = 0.1\nno_class_below = 0.1', "one demand"),
     ],
@@ -217,7 +217,7 @@ def test_files_that_do_not_fit_are_refused_before_anything_is_attacked(runs, tmp
     assert "100000" in told
     (audit,) = read_ledger(runs / "a")
     assert list(audit.report) == ["clean", "fgsm"]
-    assert "--from shows" in refused("audit", "--from", runs / "a", "--groups", cameras)
+    assert "--from only reads" in refused("audit", "--from", runs / "a", "--groups", cameras)
 
 
 def test_a_changed_file_replaces_the_grouping(runs, tmp_path):

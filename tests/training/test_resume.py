@@ -95,13 +95,11 @@ class TestResume:
         before = record(run)
         assert record(go("run", epochs=2, resume=True)) == before
 
-    @pytest.mark.parametrize("damage", ["cut", "pickle", "other run"])
-    def test_a_damaged_state_is_refused_and_nothing_lost(self, go, damage):
+    @pytest.mark.parametrize("damage", ["pickle", "other run"])
+    def test_a_state_that_is_not_ours_is_refused_and_nothing_lost(self, go, damage):
         run = go("run", epochs=1)
         state = run.path / "state.safetensors"
-        if damage == "cut":
-            state.write_bytes(state.read_bytes()[:-10])
-        elif damage == "pickle":
+        if damage == "pickle":
             torch.save({}, state)
         else:
             other = go("other", epochs=1, seed=3)

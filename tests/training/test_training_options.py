@@ -101,7 +101,14 @@ def test_watching_changes_nothing_and_names_its_splits(tiny, tmp_path):
     assert plain.about["identity"] == watched.about["identity"]
     lines = [json.loads(line) for line in (watched.path / "watch.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [1, 2]
-    assert set(lines[0]) == {"epoch", "test:clean", "test:pgd-2", "train:clean"}
+    assert set(lines[0]) == {
+        "epoch",
+        "test:clean",
+        "test:pgd-2",
+        "train:clean",
+        "after",
+        "checksum",
+    }
 
 
 def test_watching_every_second_epoch_and_the_last(tiny, tmp_path):

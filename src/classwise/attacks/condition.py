@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Protocol, TypeAlias
 
 import torch
@@ -141,11 +142,12 @@ class Condition:
         """The name of its threat's norm; of no consequence where nothing is threatened."""
         return "Linf" if self.threat is None else self.threat.ball.name
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Sixteen hex digits over all that decides what becomes of an image.
 
-        Clean images depend on nothing else, so they are the same for every radius and seed.
+        Found once: a radius for each of many images takes long to write out. Clean images depend on
+        nothing else, so they are the same for every radius and seed.
         """
         facts: list[object] = [] if self.shift is None else [self.shift.name, self.shift.identity]
         if self.attack is not None:

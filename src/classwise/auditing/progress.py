@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from rich.console import Console
 from torch import Tensor
 
 from classwise.progress import Course
+
+
+def warn(words: str) -> None:
+    """Say on stderr what must be known, also when quiet; nothing where there is nothing to say."""
+    if words:
+        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
 
 
 class Bar:

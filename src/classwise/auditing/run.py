@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from classwise.record.rows import Predictions, Verdicts
 from classwise.record.shelf import Shelf
 
 LOST = 60.0  # seconds of work that a kill may cost, give or take the unevenness of images
+HELD = 10.0  # of them, how long verdicts of small pieces may wait for a common file
 FIRST = 16  # images in the first piece, before anybody knows how long one takes
 _POOL = 2**27  # bytes of pixels from which a working batch is refilled where nothing is kept
 
@@ -50,27 +52,50 @@ class Nobody:
 _NOBODY = Nobody()
 
 
+@dataclass
+class Pace:
+    """How long an image takes under a condition; nobody knows before the first piece."""
+
+    seconds: float | None = None
+
+    def rows(self, most: int) -> int:
+        """So many images take half of what may be lost: the next may take longer than these.
+
+        >>> Pace().rows(256), Pace(1e-3).rows(256), Pace(3.5).rows(256), Pace(200.0).rows(256)
+        (16, 256, 8, 1)
+        """
+        wish = FIRST if self.seconds is None else int(LOST / (2 * self.seconds))
+        return max(1, min(most, wish))
+
+
 def run_audit(
-    plan: Plan, record: Record | None = None, listener: Listener = _NOBODY, *, tidy: bool = True
+    plan: Plan,
+    record: Record | None = None,
+    listener: Listener = _NOBODY,
+    *,
+    tidy: bool = True,
+    paces: MutableMapping[str, Pace] | None = None,
 ) -> list[Predictions]:
     """Verdicts under every condition of a plan, in its order, on its images in theirs.
 
     What the record holds is not judged again; every piece of what it lacks is on disk before the
-    next begins. If the model raises, what was judged stays and the error names the samples. With
-    `tidy` a condition's shards become one file at its end.
+    next begins, unless the record is gathering. If the model raises, what was judged stays and the
+    error names the samples. With `tidy` a condition's shards become one file at its end. `paces`
+    go from one run of a condition to the next, by its name.
     """
-    found = []
+    found, paces = [], {} if paces is None else paces
     with plan.subject.asked():
         for condition in plan.conditions:
             listener.begin(condition.name, len(plan.data))
-            found.append(_complete(plan, condition, record, listener))
+            pace = paces.setdefault(condition.name, Pace())
+            found.append(_complete(plan, condition, record, listener, pace))
             if record is not None and tidy:
                 record.tidy(condition)
     return found
 
 
 def _complete(
-    plan: Plan, condition: Condition, record: Record | None, listener: Listener
+    plan: Plan, condition: Condition, record: Record | None, listener: Listener, pace: Pace
 ) -> Predictions:
     """Verdicts on all images of a plan under one condition, judging only those that are missing."""
     wanted = plan.data.numbers
@@ -80,7 +105,8 @@ def _complete(
     todo = np.flatnonzero(~shelf.has(wanted, pictured=plan.with_images))
     done = len(wanted) - len(todo)
     listener.advance(done)
-    for rows in _pieces(plan, condition, todo, kept=record is not None):
+    cut = _pools(plan, todo) if record is None else _pieces(plan, condition, todo, pace)
+    for rows in cut:
         batch = plan.data.batch(rows)
         try:
             judged = condition.judge(plan.subject, batch, listener.tell)
@@ -100,21 +126,27 @@ def _complete(
     return shelf.rows(wanted)
 
 
-def _pieces(plan: Plan, condition: Condition, todo: Whole, *, kept: bool) -> Iterator[Whole]:
-    """Cut what is to be judged into pieces; no verdict depends on where."""
+def _pools(plan: Plan, todo: Whole) -> Iterator[Whole]:
+    """Cut what is to be judged and kept nowhere; no verdict depends on where."""
     width = plan.subject.width
-    if kept:
-        # twice what is asked at a time, so that others move up as samples fall; somebody else's
-        # attack draws by its batch, so its batches must not follow the clock
-        yield from pieces(todo, width if condition.by_batch else 2 * width, condition.by_batch)
-        return
     size = 4 * int(np.prod(plan.data.images.shape[1:]))
     batches = max(1, -(-_POOL // (size * width)))
     for begin in range(0, len(todo), batches * width):
         yield todo[begin : begin + batches * width]
 
 
-def pieces(todo: Whole, most: int, steady: bool = False) -> Iterator[Whole]:
+def _pieces(plan: Plan, condition: Condition, todo: Whole, pace: Pace) -> Iterator[Whole]:
+    """Cut what is to be judged and kept; no verdict depends on where."""
+    # twice what is asked at a time, so that others move up as samples fall; somebody else's
+    # attack draws by its batch, so its batches must not follow the clock
+    width = plan.subject.width
+    most = width if condition.by_batch else 2 * width
+    return pieces(todo, most, condition.by_batch, pace)
+
+
+def pieces(
+    todo: Whole, most: int, steady: bool = False, pace: Pace | None = None
+) -> Iterator[Whole]:
     """Cut row numbers into pieces that take at most about `LOST` seconds, and `most` rows.
 
     What is handed out is taken to be judged and kept when the next piece is asked for. `steady`
@@ -123,12 +155,10 @@ def pieces(todo: Whole, most: int, steady: bool = False) -> Iterator[Whole]:
     >>> [part.tolist() for part in pieces(np.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
     """
-    done, size = 0, most if steady else min(most, FIRST)
+    done, pace = 0, pace or Pace()
     while done < len(todo):
         began = monotonic()
-        yield todo[done : done + size]
-        done += size
-        if not steady:
-            taken = max(monotonic() - began, 1e-6)
-            # half of what may be lost: the next images may take longer than these
-            size = max(1, min(most, int(size * LOST / (2 * taken))))
+        rows = todo[done : done + (most if steady else pace.rows(most))]
+        yield rows
+        done += len(rows)
+        pace.seconds = max(monotonic() - began, 1e-6) / len(rows)

@@ -6,6 +6,7 @@ the next batch goes to the classes that still matter.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import numpy as np
 
 from classwise.auditing.plan import Plan
 from classwise.auditing.question import Question, Standing
-from classwise.auditing.run import Listener, run_audit
+from classwise.auditing.run import HELD, Listener, Pace, run_audit
 from classwise.data.view import View
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
@@ -194,7 +195,10 @@ def examine(
 def audit_partly(
     plan: Plan, record: Record | None, listener: Listener, limits: Limits
 ) -> PartialAudit:
-    """Run a plan until a question is settled or time is up; then tidy the record."""
+    """Run a plan until a question is settled or time is up; then tidy the record.
+
+    Its steps are small: their verdicts are written every `HELD` seconds, and at the end.
+    """
     known = np.arange(0)
     if record is not None:
         known = record.known(plan.conditions, plan.data.numbers)
@@ -202,12 +206,13 @@ def audit_partly(
         begun = f"{limits}: broken off before there was an answer; audit again, or in full"
         record.remark(record.notes(plan.conditions, plan.data, len(plan.data.labels), begun))
     listener.begin(f"{limits}: at most", len(plan.data))
-    partly = examine(
-        plan.data,
-        lambda some: run_audit(replace(plan, data=some), record, tidy=False),
-        limits,
-        advance=listener.advance,
-    )
+    paces: dict[str, Pace] = {}
+
+    def judge(some: View) -> list[Predictions]:
+        return run_audit(replace(plan, data=some), record, tidy=False, paces=paces)
+
+    with contextlib.nullcontext() if record is None else record.gathering(HELD):
+        partly = examine(plan.data, judge, limits, advance=listener.advance)
     for condition in plan.conditions:
         if record is not None:
             record.tidy(condition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import signal
 import sys
 import traceback
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from classwise.errors import ClasswiseError, OwnCodeError
 
+_PYTHONS = re.compile(r"\b(resume|wait)=True\b")  # how errors spell what is an option here
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -70,6 +72,9 @@ SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait while another process writes into the folder.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -107,7 +112,7 @@ def kindly(command: Callable[P, R]) -> Callable[P, R]:
                 traceback.print_exception(reason.__cause__)
             fail(str(reason))
         except ClasswiseError as reason:
-            fail(str(reason).replace("resume=True", "--resume"))  # Python's spelling
+            fail(_PYTHONS.sub(r"--\1", str(reason)))
         except KeyboardInterrupt as how:
             _stop(how, _to_go_on(command.__name__, kwargs))
 

@@ -196,7 +196,7 @@ def diff(
         typer.Option(help="Which weights to compare: of both, or FIRST,SECOND. (default: last)"),
     ] = "",
     split: Annotated[
-        str, typer.Option(help="test, train or all. (default: what it was not trained on)")
+        str, typer.Option(help="test, train or all. (default: test, or the only one audited)")
     ] = "",
     groups: Annotated[
         list[str] | None,
@@ -244,6 +244,9 @@ def gate(
     markdown: Annotated[
         Path | None, typer.Option(help="Write a Markdown comment here. (default: nowhere)")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Undecided rules close the gate and fail in JUnit.")
+    ] = False,
 ) -> None:
     """Hold an audited model against a contract.
 
@@ -255,7 +258,7 @@ def gate(
     from classwise.files import write_atomically
     from classwise.judging.gate import gate as hold
 
-    report = hold(contract, run, baseline)
+    report = hold(contract, run, baseline, strict=strict)
     if junit is not None:
         write_atomically(junit, report.junit().encode())
     if markdown is not None:

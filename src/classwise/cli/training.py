@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from classwise.cli.app import Device, Imports, Quiet, Sets, SkipBad, app, divide_sets, kindly, out
+from classwise.cli.app import (
+    Device,
+    Imports,
+    Quiet,
+    Sets,
+    SkipBad,
+    Wait,
+    app,
+    divide_sets,
+    kindly,
+    out,
+)
 from classwise.errors import ClasswiseError
 
 
@@ -92,6 +103,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the run stopped; it must be there.")
     ] = False,
+    wait: Wait = False,
     skip_bad: SkipBad = False,
     sets: Sets = None,
     imports: Imports = None,
@@ -142,7 +154,9 @@ def train(
     if resume and not found.begun:
         raise ClasswiseError(f"{where} holds no run to go on with; leave out --resume to begin it")
     finished = resume and found.finished_epochs == config.epochs
-    run = run_training(chosen, config, out=where, resume=resume, device=device, quiet=quiet)
+    run = run_training(
+        chosen, config, out=where, resume=resume, wait=wait, device=device, quiet=quiet
+    )
     words = f"Finished already, all {config.epochs} epochs of" if finished else "Trained"
     out.print(f"{words} {chosen.name}: {run.path}", soft_wrap=True, highlight=False)
     for average in run.unopened_averages:
@@ -171,6 +185,7 @@ def study(
     table: Annotated[
         Path | None, typer.Option(help="Markdown file for the table. (default: in --out)")
     ] = None,
+    wait: Wait = False,
 ) -> None:
     """Train and audit many recipes over several seeds and write one table.
 
@@ -182,19 +197,25 @@ def study(
 
     from classwise.errors import unknown
     from classwise.files import write_atomically
+    from classwise.locks import FolderLock
     from classwise.report.runs import load_runs
     from classwise.studies import digits, grid
+    from classwise.training.loop import IN_USE
 
     where, many = folder or digits.default_folder(), workers or os.cpu_count() or 1
+    lock = FolderLock(where, "a study", wait=wait, remedy=IN_USE)
     if name == "digits":
         jobs = digits.study_jobs(seeds, where, also or ())
-        paths = grid.run_grid(jobs, workers=many, console=out)
+        with lock:
+            paths = grid.run_grid(jobs, workers=many, console=out)
         text = digits.markdown(load_runs(paths), seeds)
     elif also:
         raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
     elif name == "digits-defaults":
         varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
-        grid.run_grid([job for some in varied.values() for job in some], workers=many, console=out)
+        every = [job for some in varied.values() for job in some]
+        with lock:
+            grid.run_grid(every, workers=many, console=out)
         found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
         text = digits.variations_markdown(found, seeds)
     else:

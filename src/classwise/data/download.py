@@ -7,7 +7,6 @@ import http.client
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
@@ -21,6 +20,7 @@ from classwise.data.cifar import FORMS, how_to_get, locate
 from classwise.data.places import look_in, put_into
 from classwise.data.sprites import cifar10_from_npm
 from classwise.errors import ClasswiseError, unknown
+from classwise.locks import FolderLock
 
 TRIES = 3  # connections; each goes on where the one before broke off
 PATIENCE = 20.0  # seconds without a byte
@@ -48,25 +48,37 @@ def get(
         raise unknown("data set to get", name, FORMS)
     target = where or put_into()
     place = locate(name, [target, *look_in()])
-    if place is not None:
-        check(name, place)
-        _say(f"{name}: {place} is here and verified", quiet)
-        return place
-    failed = ["offline was asked for"] if offline else []
-    for words, fetch in [] if offline else _ways(name):
+    if place is None and offline:
+        raise _nowhere(name, target, ["offline was asked for"])
+    if place is None:
+        with FolderLock(target, f"fetching {name}", name=f".{name}.lock", wait=True):
+            place = locate(name, [target])  # another process may have fetched it meanwhile
+            if place is None:
+                return _fetch(name, target, quiet)
+    check(name, place)
+    _say(f"{name}: {place} is here and verified", quiet)
+    return place
+
+
+def _fetch(name: str, target: Path, quiet: bool) -> Path:
+    failed: list[str] = []
+    for words, fetch in _ways(name):
         _say(f"{name}: fetching from {words}", quiet)
         try:
             place = fetch(target, quiet)
-            break
         except NotReachable as reason:
             failed.append(str(reason))
-    if place is None:
-        raise ClasswiseError(
-            f"{name} is not here and cannot be fetched ({'; '.join(failed)}); on a machine with "
-            f"network {how_to_get(name, target)}"
-        )
-    _say(f"{name}: {place} is verified", quiet)
-    return place
+            continue
+        _say(f"{name}: {place} is verified", quiet)
+        return place
+    raise _nowhere(name, target, failed)
+
+
+def _nowhere(name: str, target: Path, failed: list[str]) -> ClasswiseError:
+    return ClasswiseError(
+        f"{name} is not here and cannot be fetched ({'; '.join(failed)}); on a machine with "
+        f"network {how_to_get(name, target)}"
+    )
 
 
 def check(name: str, place: Path) -> None:
@@ -107,25 +119,24 @@ def download(
     part = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _only_one(target):
-            for left in reversed(range(TRIES)):
-                begun = part.stat().st_size if part.exists() else 0
-                try:
-                    _receive(address, part, quiet)
-                except _BrokenOff as reason:
-                    if not left:
-                        raise NotReachable(f"{address} {reason}") from None
-                    continue
-                try:
-                    if verify is not None:
-                        verify(part)
-                except ClasswiseError as reason:
-                    part.unlink(missing_ok=True)
-                    if not (begun and left):  # an old piece may not have fitted the new one
-                        raise NotReachable(f"{address} sent a wrong file: {reason}") from None
-                    continue
-                part.replace(target)
-                return
+        for left in reversed(range(TRIES)):
+            begun = part.stat().st_size if part.exists() else 0
+            try:
+                _receive(address, part, quiet)
+            except _BrokenOff as reason:
+                if not left:
+                    raise NotReachable(f"{address} {reason}") from None
+                continue
+            try:
+                if verify is not None:
+                    verify(part)
+            except ClasswiseError as reason:
+                part.unlink(missing_ok=True)
+                if not (begun and left):  # an old piece may not have fitted the new one
+                    raise NotReachable(f"{address} sent a wrong file: {reason}") from None
+                continue
+            part.replace(target)
+            return
     except OSError as reason:
         if reason.errno in FULL_DISK:
             part.unlink(missing_ok=True)
@@ -195,28 +206,6 @@ def _pieces(answer: IO[bytes]) -> Iterator[bytes]:
         if not piece:
             return
         yield piece
-
-
-@contextmanager
-def _only_one(target: Path) -> Iterator[None]:
-    """Keep a second process from writing the same part."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks on Windows; a mixed-up file would not verify
-        yield
-        return
-    lock = target.with_name(f".{target.name}.lock")
-    with lock.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ClasswiseError(
-                f"another process is fetching {target}; wait for it, then repeat the command"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
 
 
 def _bar(quiet: bool) -> Progress:

@@ -184,7 +184,7 @@ def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
 def _refuse_empty(part: Listing, data: Dataset) -> None:
     for name, count in zip(part.class_names, data.sizes.tolist(), strict=True):
         if not count:
-            raise ClasswiseError(f"class {name!r} in {part.folder} has no readable image")
+            raise ClasswiseError(f"class {name!r} in {part.folder} has no readable images")
 
 
 def _times(size: tuple[int, int]) -> str:

@@ -236,13 +236,9 @@ def _from_arrays(
         if name.endswith("images") and not array.size:
             raise ClasswiseError(f"{path}: {name} holds no image; give at least one per class")
     if "class_names" not in extra:
-        said = [
-            torch.as_tensor(np.asarray(v)).flatten()
-            for k, v in arrays.items()
-            if k.endswith("labels")
-        ]
-        if said and all(not one.dtype.is_floating_point for one in said):
-            check_numbering(torch.cat(said), path)
+        said = [np.ravel(value) for name, value in arrays.items() if name.endswith("labels")]
+        if said and all(one.dtype.kind in "iu" for one in said):
+            check_numbering(torch.from_numpy(np.concatenate(said).astype(np.int64)), path)
     if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
         sets = [
             dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)

@@ -10,7 +10,7 @@ from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.auditing.first_look import first_look
 from classwise.auditing.plan import Plan
-from classwise.auditing.progress import Bar
+from classwise.auditing.progress import Bar, warn
 from classwise.auditing.run import run_audit
 from classwise.data.loaders import images_and_labels
 from classwise.data.view import View
@@ -77,13 +77,17 @@ def audit(
     if subject.black_box and attacks is DEFAULT_ATTACKS:
         attacks = BLACK_BOX_ATTACKS
     plan = Plan(subject, data, parse_conditions(attacks, Threat.of(eps, norm, data.index), seed))
-    record = None
-    if out is not None:
-        file = Path(model).stem if isinstance(model, str | Path) else type(model).__name__
-        called = name or file
-        record = Record.of(Path(out), subject, data, recipe=called, weights="given", split="test")
-        write_card(Path(out), called, data.about())
+    file = Path(model).stem if isinstance(model, str | Path) else type(model).__name__
+    record = None if out is None else record_in(Path(out), subject, data, name or file)
     looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
     return findings(plan, found, record, groupings, looks=looks)
+
+
+def record_in(folder: Path, subject: Subject, data: View, called: str) -> Record:
+    """The record in a folder of a model that was not trained here; damage in it is told."""
+    record = Record.of(folder, subject, data, recipe=called, weights="given", split="test")
+    write_card(folder, called, data.about())
+    warn(record.mend())
+    return record

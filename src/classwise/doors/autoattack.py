@@ -21,12 +21,12 @@ from classwise.auditing.run import Nobody, run_audit
 from classwise.content import content_of
 from classwise.data.view import View
 from classwise.doors.attacks import found_images
+from classwise.doors.audit import record_in
 from classwise.doors.findings import remarks
 from classwise.errors import ClasswiseError, unknown
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
 from classwise.models.subject import Subject
-from classwise.record.card import write_card
 from classwise.record.record import Record
 from classwise.record.rows import Predictions
 from classwise.types import Images, Labels, LogitModel
@@ -166,8 +166,7 @@ class AutoAttack:
                 f"{folder} is a file, and the state of an evaluation is now kept in a folder; give "
                 "another state_path, or delete it"
             )
-        write_card(folder, "AutoAttack", data.about())
-        return Record.of(folder, subject, data, recipe="AutoAttack", weights="given", split="test")
+        return record_in(folder, subject, data, "AutoAttack")
 
     def _say(self, line: str) -> None:
         if self.verbose:

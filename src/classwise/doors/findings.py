@@ -12,6 +12,7 @@ from classwise.judging.group_files import keep_groupings, kept_groupings
 from classwise.judging.groups import Grouping
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
+from classwise.locks import short_lock
 from classwise.record.record import Record
 from classwise.record.rows import Predictions
 
@@ -33,7 +34,9 @@ def findings(
     """
     names, note = plan.data.class_names, None if partly is None else partly.words
     if record is not None:
-        keep_groupings(record.folder, record.stamp.data_hash, groupings)
+        if groupings:
+            with short_lock(record.folder, "writing groups"):
+                keep_groupings(record.folder, record.stamp.data_hash, groupings)
         groupings = kept_groupings(record.folder).get(record.stamp.data_hash, {})
     unfinished = "" if partly is None or partly.whole else partly.words
     report = class_report(found, plan.data, groupings, unfinished)

@@ -18,7 +18,7 @@ from classwise.auditing.first_look import first_look
 from classwise.auditing.flags import Flag
 from classwise.auditing.health import probe
 from classwise.auditing.plan import Plan
-from classwise.auditing.progress import Bar
+from classwise.auditing.progress import Bar, warn
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
@@ -167,9 +167,11 @@ class _Place:
             return None
         if self.run is None:
             write_card(self.folder, recipe, plan.data.about())
-        return Record.of(
+        record = Record.of(
             self.folder, plan.subject, plan.data, recipe=recipe, weights=weights, split=split
         )
+        warn(record.mend())
+        return record
 
 
 def _data_of_file(target: str) -> object:

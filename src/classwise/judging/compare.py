@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,8 @@ from classwise.judging.groups import CLASS, Grouping, of_classes
 from classwise.record.rows import Predictions
 from classwise.spelling import few_names
 from classwise.statistics.intervals import Rates, check_level
-from classwise.statistics.paired import holm, mcnemar, paired_interval, worst_change_interval
+from classwise.statistics.paired import holm, mcnemar, paired_interval
+from classwise.statistics.worst_change import worst_change_interval
 
 Whole = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -48,11 +50,26 @@ class Difference:
     won: Whole
     hits: Whole  # of the first model
     overall: Change
-    worst: Change  # bootstrap: too narrow where several classes are nearly worst
-    worst_sure: Change  # valid whichever classes are worst, and wider
+    drawn_worst: Change | None  # by bootstrap; groups that overlap cannot be drawn apart
     level: float = 0.95
     unpaired: int = 0  # samples that only one of the two was asked about
     grouping: str = CLASS
+
+    @property
+    def worst(self) -> Change:
+        """Change of the worst class by bootstrap: too narrow where several are nearly worst."""
+        return self.worst_sure if self.drawn_worst is None else self.drawn_worst
+
+    @cached_property
+    def worst_sure(self) -> Change:
+        """The same with an interval that is valid whichever classes are worst."""
+        some = self.sizes > 0
+        before, after = (
+            (right[some] / self.sizes[some]).min()
+            for right in (self.hits, self.hits + self.won - self.lost)
+        )
+        ends = worst_change_interval(self.sizes, self.hits, self.lost, self.won, self.level)
+        return Change(float(after - before), *(float(end) for end in ends))
 
     @property
     def by_class(self) -> Rates:
@@ -153,13 +170,9 @@ def diff(
     sizes, hits, lost, won = counts = _counted(groups, *seen)
     if not sizes.any():
         raise ClasswiseError(f"none of the images that both saw is in a group of {groups.name!r}")
-    sure = worst_change_interval(*counts, level, overlapping=groups.overlapping)
     facts: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
     overall, worst = bootstrap_changes(*_counted(classes, *seen), **facts)
-    if groups.overlapping:
-        rates = [count[sizes > 0] / sizes[sizes > 0] for count in (hits + won - lost, hits)]
-        worst = Change(float(rates[0].min() - rates[1].min()), *sure)
-    elif groups is not classes:
+    if groups is not classes and not groups.overlapping:
         _, worst = bootstrap_changes(*counts, **facts)
     return Difference(
         first.condition,
@@ -169,8 +182,7 @@ def diff(
         won,
         hits,
         overall,
-        worst,
-        Change(worst.difference, *sure),
+        None if groups.overlapping else worst,
         level,
         len(first.sample) + len(second.sample) - 2 * len(seen[0]),
         groups.name,

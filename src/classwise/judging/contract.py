@@ -35,6 +35,7 @@ Share = Annotated[float, BeforeValidator(parse_share)]
 _DEMANDS = (
     *("no_class_below", "no_group_below", "at_least", "overall_at_least"),
     *("no_class_drops_more_than", "no_group_drops_more_than"),
+    *("drops_at_most", "overall_drops_at_most"),
 )
 _OF_GROUPS = ("no_group_below", "group", "no_group_drops_more_than")
 
@@ -42,8 +43,9 @@ _OF_GROUPS = ("no_group_below", "group", "no_group_drops_more_than")
 class Rule(BaseModel):
     """One demand under one attack, on classes or on the `groups` of another grouping.
 
-    Without `confidence` the observed rates decide; with it a rule fails only where the data prove
-    it broken, and `strict` also fails what they leave undecided.
+    Without `confidence` the observed rates decide, except about drops; with it a rule fails only
+    where the data prove it broken. `strict` closes the gate on what they leave undecided, `sure`
+    demands that they prove the rule kept.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -54,12 +56,15 @@ class Rule(BaseModel):
     at_least: Share | None = None
     overall_at_least: Share | None = None
     no_class_drops_more_than: Share | None = None
+    drops_at_most: Share | None = None
+    overall_drops_at_most: Share | None = None
     groups: str | None = None  # a grouping, such as camera; group is one of it, such as rear
     group: str | None = None
     no_group_below: Share | None = None
     no_group_drops_more_than: Share | None = None
     confidence: float | None = Field(None, gt=0.5, lt=1)
     strict: bool = False
+    sure: bool = False
     # a contract does not know the norm, so it may ask for any radius
     eps: Annotated[float | None, BeforeValidator(lambda eps: parse_eps(eps, math.inf))] = None
 
@@ -70,13 +75,19 @@ class Rule(BaseModel):
             raise ValueError(
                 f"a rule makes one demand, this one {len(given)}; give one of {', '.join(_DEMANDS)}"
             )
-        if (self.class_name is None) and (self.group is None) != (self.at_least is None):
+        of_one = self.at_least is not None or self.drops_at_most is not None
+        if self.class_name is None and (self.group is not None) != of_one:
             raise ValueError(
-                'at_least is for one class or group: class = "person", or groups = "camera" and '
-                'group = "rear", with at_least = "40 %"'
+                "at_least and drops_at_most are for one class or group: "
+                'class = "person", or groups = "camera" and group = "rear", with at_least = "40 %"'
             )
-        if self.class_name is not None and (self.at_least is None or self.group is not None):
-            raise ValueError('a named class needs both: class = "person" and at_least = "40 %"')
+        if self.class_name is not None and (not of_one or self.group is not None):
+            raise ValueError(
+                'a named class needs both: class = "person" and at_least = "40 %" or '
+                'drops_at_most = "3 points"'
+            )
+        if self.sure and self.strict:
+            raise ValueError("sure = true already demands more than strict = true; give one")
         of_groups = [name for name in _OF_GROUPS if getattr(self, name) is not None]
         if (self.groups is None) == bool(of_groups):
             raise ValueError(
@@ -102,38 +113,69 @@ class Rule(BaseModel):
     @property
     def drop(self) -> float | None:
         """What none of them may lose against the baseline."""
-        drop = self.no_class_drops_more_than
-        return self.no_group_drops_more_than if drop is None else drop
+        drops = (
+            *(self.no_class_drops_more_than, self.no_group_drops_more_than),
+            *(self.drops_at_most, self.overall_drops_at_most),
+        )
+        return next((drop for drop in drops if drop is not None), None)
+
+    @property
+    def overall(self) -> bool:
+        """Whether it is about all images together."""
+        return self.overall_at_least is not None or self.overall_drops_at_most is not None
+
+    @property
+    def level(self) -> float:
+        """Confidence of its intervals, which also those show that do not decide by them."""
+        return 0.95 if self.confidence is None else self.confidence
 
     @property
     def words(self) -> str:
         """The rule as a sentence."""
         eps = "" if self.eps is None else f" at eps {spell_eps(self.eps)}"
-        sure = "" if self.confidence is None else f" ({100 * self.confidence:g} % confidence)"
+        by_interval = self.confidence is not None or self.sure or self.drop is not None
+        level = f" ({100 * self.level:g} % confidence)" if by_interval else ""
+        demand = f"{'surely ' if self.sure else ''}{self._demand}"
+        return f"{demand} under {self.under}{eps}{level}"
+
+    @property
+    def _demand(self) -> str:
         one = "class" if self.groups is None else f"group of {self.groups}"
+        of = "" if self.groups is None else f" ({self.groups})"
+        whose = "overall" if self.overall else f"{self.member}{of}"
         if self.floor is not None:
-            demand = f"no {one} below {percent(self.floor)}"
-        elif self.at_least is not None:
-            of = "" if self.groups is None else f" ({self.groups})"
-            demand = f"{self.member}{of} at least {percent(self.at_least)}"
-        elif self.overall_at_least is not None:
-            demand = f"overall at least {percent(self.overall_at_least)}"
-        else:
-            sure = f" ({100 * (self.confidence or 0.95):g} % confidence)"
-            lost = f"{100 * (self.drop or 0):.3g} points"
-            demand = f"no {one} drops more than {lost} against the baseline"
-        return f"{demand} under {self.under}{eps}{sure}"
+            return f"no {one} below {percent(self.floor)}"
+        if self.drop is None:
+            bar = self.at_least if self.overall_at_least is None else self.overall_at_least
+            return f"{whose} at least {percent(bar or 0)}"
+        lost = f"{100 * self.drop:.3g} points against the baseline"
+        if self.member is None and not self.overall:
+            return f"no {one} drops more than {lost}"
+        return f"{whose} drops at most {lost}"
 
 
 class Contract(BaseModel):
-    """What a model must keep, rule by rule."""
+    """What a model must keep, rule by rule; `strict` holds for rules that say nothing else."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: list[Rule] = Field(min_length=1)
     name: str = "classwise gate"
+    strict: bool = False
     weights: str = ""
     split: str = ""  # the test part, or the only one that was audited
+
+    def rules(self, *, strict: bool = False) -> list[Rule]:
+        """All rules, with the contract's strictness or, if asked for, without any lenience."""
+
+        def tightened(rule: Rule) -> bool:
+            silent = "strict" not in rule.model_fields_set
+            return not rule.sure and (strict or (self.strict and silent))
+
+        return [
+            rule.model_copy(update={"strict": True}) if tightened(rule) else rule
+            for rule in self.rule
+        ]
 
 
 def load_contract(path: Path) -> Contract:

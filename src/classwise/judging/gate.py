@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
-from xml.etree import ElementTree
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.judging.contract import Contract, Rule, load_contract, parse_share, percent
+from classwise.judging.gate_report import GateReport, Outcome, Status
 from classwise.judging.rates import Whole
 from classwise.judging.samples import AuditedSamples, diff_samples, read_samples
 from classwise.record.remarks import said_of
 from classwise.spelling import spell_eps
+from classwise.statistics.exact_change import lower_bound, surely_above, surely_below, upper_bound
 from classwise.statistics.intervals import Rates, exact, simultaneous
-from classwise.statistics.paired import paired_interval
 
 __all__ = [
     "Contract",
@@ -30,95 +30,44 @@ __all__ = [
     "parse_share",
 ]
 
-Status = Literal["passed", "failed", "undecided"]
+
+Mask = npt.NDArray[np.bool_]
+_SHOWN = 8  # classes named in one sentence
 
 
-class Outcome(NamedTuple):
-    """How one rule ended, and why in words."""
+class _Found(NamedTuple):
+    """What was counted of the classes, groups or all that a rule is about."""
 
-    rule: Rule
-    status: Status
-    why: str
-    groundless: bool = False  # undecided for want of an audit or of any image, not of certainty
-
-    @property
-    def holds(self) -> bool:
-        """Whether the gate may open."""
-        lenient = not self.rule.strict and not self.groundless
-        return self.status == "passed" or (self.status == "undecided" and lenient)
-
-
-@dataclass(frozen=True)
-class GateReport:
-    """All outcomes; `exit_code` is 0 where every rule holds, 1 where one is broken, else 3."""
-
-    name: str
-    run: str
-    outcomes: tuple[Outcome, ...]
-    remarks: tuple[str, ...] = ()  # what a reader must know of the audit itself
-
-    @property
-    def passed(self) -> bool:
-        """Whether every rule holds."""
-        return all(one.holds for one in self.outcomes)
-
-    @property
-    def exit_code(self) -> int:
-        """For the shell: 0 yes, 1 no, 3 where nothing is broken but a rule cannot be decided."""
-        broken = any(one.status == "failed" for one in self.outcomes)
-        return 1 if broken else 0 if self.passed else 3
-
-    @property
-    def headline(self) -> str:
-        """One sentence."""
-        broken = sum(one.status == "failed" for one in self.outcomes)
-        open_ones = sum(one.status == "undecided" for one in self.outcomes)
-        of = f"of {len(self.outcomes)} rules"
-        words = f"{broken} {of} broken" if broken else "passed" if self.passed else ""
-        undecided = f"{open_ones} {'' if words else f'{of} '}undecided" if open_ones else ""
-        return f"{self.name}: {', '.join(filter(None, [words, undecided]))} ({self.run})"
-
-    def markdown(self) -> str:
-        """Write a comment for a pull request."""
-        marks = {"passed": "✅", "undecided": "⚠️"}
-        lines = [f"### {_cell(self.headline)}", "", "| | rule | found |", "| --- | --- | --- |"]
-        for one in self.outcomes:
-            mark = marks[one.status] if one.holds else "❌"
-            lines.append(f"| {mark} {one.status} | {_cell(one.rule.words)} | {_cell(one.why)} |")
-        lines += ["", *(f"> {_cell(words)}" for words in self.remarks)] if self.remarks else []
-        return "\n".join(lines) + "\n"
-
-    def junit(self) -> str:
-        """Write JUnit XML: a test case per rule, undecided ones that may pass as skipped."""
-        failures = sum(not one.holds for one in self.outcomes)
-        skipped = sum(one.holds and one.status == "undecided" for one in self.outcomes)
-        counts = {"tests": len(self.outcomes), "failures": failures, "skipped": skipped}
-        facts = {key: str(value) for key, value in counts.items()}
-        suite = ElementTree.Element("testsuite", {"name": _legal(self.name), **facts})
-        for one in self.outcomes:
-            case = ElementTree.SubElement(
-                suite, "testcase", {"classname": _legal(self.run), "name": _legal(one.rule.words)}
-            )
-            tag = "failure" if not one.holds else "skipped" if one.status == "undecided" else ""
-            if tag:
-                ElementTree.SubElement(case, tag, {"message": _legal(one.why)})
-            else:
-                ElementTree.SubElement(case, "system-out").text = _legal(one.why)
-        ElementTree.indent(suite)
-        return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, "unicode")
+    names: tuple[str, ...]
+    rates: Rates  # accuracies, or changes of them
+    sizes: Whole
+    broken: Mask  # the rule is broken there
+    kept: Mask  # it is kept there
+    proven: Mask  # it is kept there even by the lower end of the interval
+    ends: Callable[[Whole], tuple[Rates, Rates]]  # the intervals of some of them
+    by_interval: bool = True  # intervals decide, rather than what was seen
+    verb: str = ""
 
 
-def gate(contract: Path, run: Path, baseline: Path | None = None) -> GateReport:
-    """Hold the audits of a run against a contract file."""
+def gate(
+    contract: Path, run: Path, baseline: Path | None = None, *, strict: bool = False
+) -> GateReport:
+    """Hold the audits of a run against a contract file; `strict` makes every rule so."""
     rules = load_contract(contract)
     chosen = {"weights": rules.weights, "split": rules.split}
     before = None if baseline is None else read_samples(baseline, **chosen)
-    return check(rules, read_samples(run, **chosen), before)
+    return check(rules, read_samples(run, **chosen), before, strict=strict)
 
 
-def check(contract: Contract, audit: AuditedSamples, baseline: AuditedSamples | None) -> GateReport:
+def check(
+    contract: Contract,
+    audit: AuditedSamples,
+    baseline: AuditedSamples | None,
+    *,
+    strict: bool = False,
+) -> GateReport:
     """Decide every rule of a contract."""
-    outcomes = tuple(_decide(rule, audit, baseline) for rule in contract.rule)
+    outcomes = tuple(_decide(rule, audit, baseline) for rule in contract.rules(strict=strict))
     said = said_of(audit.remarks)
     said += [f"baseline: {words}" for words in said_of(baseline.remarks)] if baseline else []
     return GateReport(contract.name, audit.name, outcomes, tuple(said))
@@ -139,29 +88,53 @@ def _decide(rule: Rule, audit: AuditedSamples, baseline: AuditedSamples | None) 
     unfinished = _unfinished(rule, (audit, label))
     if unfinished is not None:
         return unfinished
-    groups = audit.grouping(rule.grouping)
-    tally = groups.tally(found.sample, found.label, found.correct)
-    names, hits, sizes = tally.names, tally.hits, tally.sizes
-    bar, outside = rule.floor, tally.outside
-    if rule.member is not None:
-        if rule.member not in names:
-            raise unknown(f"{rule.grouping} in {audit.name}", rule.member, names)
-        chosen = [names.index(rule.member)]
-        sizes, hits, names, bar = sizes[chosen], hits[chosen], (rule.member,), rule.at_least
-        outside = 0  # they are of no concern to one group
-    elif rule.overall_at_least is not None:
-        sizes, hits, names = sizes.sum(keepdims=True), hits.sum(keepdims=True), ("overall",)
-        bar = rule.overall_at_least
+    tally = audit.grouping(rule.grouping).tally(found.sample, found.label, found.correct)
+    outside = 0 if rule.member is not None else tally.outside  # no concern to one group
+    names, (hits, sizes) = _chosen(rule, audit, tally.names, tally.hits, tally.sizes)
+    bar = rule.floor if rule.at_least is None else rule.at_least
+    bar = rule.overall_at_least if bar is None else bar
+    rated = _rates(rule, names, hits, sizes, float(bar or 0), overlapping=tally.overlapping)
+    return _adding(_outcome(rule, rated), outside, "images are in no group")
+
+
+def _chosen(
+    rule: Rule, audit: AuditedSamples, names: tuple[str, ...], *counts: Whole
+) -> tuple[tuple[str, ...], tuple[Whole, ...]]:
+    """The counts of those whom the rule is about."""
+    if rule.overall:
+        return ("overall",), tuple(part.sum(keepdims=True) for part in counts)
+    if rule.member is None:
+        return names, counts
+    if rule.member not in names:
+        raise unknown(f"{rule.grouping} in {audit.name}", rule.member, names)
+    one = names.index(rule.member)
+    return (rule.member,), tuple(part[one : one + 1] for part in counts)
+
+
+def _rates(
+    rule: Rule,
+    names: tuple[str, ...],
+    hits: Whole,
+    sizes: Whole,
+    bar: float,
+    *,
+    overlapping: bool,
+) -> _Found:
+    """Hold accuracies against a bar; their intervals hold for all classes at once."""
+    bar -= 1e-12  # 57 of 200 is 28.5 %, whatever the last digit says
     with np.errstate(invalid="ignore"):
         rates = hits / sizes
-    low = high = rates
-    if rule.confidence is not None and len(names) > 1:
-        overlap = tally.overlapping
-        low, high = simultaneous(hits, sizes, rule.confidence, overlapping=overlap)
-    elif rule.confidence is not None:
-        low, high = exact(hits, sizes, rule.confidence)
-    decided = _outcome(rule, names, rates, low, high, float(bar or 0), sizes, "")
-    return _adding(decided, outside, "images are in no group")
+    if len(names) > 1:
+        low, high = simultaneous(hits, sizes, rule.level, overlapping=overlapping)
+    else:
+        low, high = exact(hits, sizes, rule.level)
+    by_interval = rule.confidence is not None or rule.sure
+    at_most, at_least = (high, low) if by_interval else (rates, rates)
+    return _Found(
+        *(names, rates, sizes, at_most < bar, at_least >= bar, low >= bar),
+        lambda some: (low[some], high[some]),
+        by_interval,
+    )
 
 
 def _adding(decided: Outcome, count: int, words: str) -> Outcome:
@@ -197,52 +170,66 @@ def _drop(
     if unfinished is not None:
         return unfinished
     (change,) = diff_samples(baseline, audit, attacks=(twins[0],), grouping=rule.grouping, draws=1)
-    present = int((change.sizes > 0).sum())
-    # One-sided in each class, and shared out so that all classes hold at once (Bonferroni).
-    level = 1 - 2 * (1 - (rule.confidence or 0.95)) / max(present, 1)
-    low, high = paired_interval(change.lost, change.won, change.sizes, max(level, 1e-6))
-    bar, names = -float(rule.drop or 0), change.class_names
-    decided = _outcome(rule, names, change.by_class, low, high, bar, change.sizes, "changed by ")
+    names, counts = _chosen(rule, audit, change.class_names, change.lost, change.won, change.sizes)
+    dropped = _changes(rule, names, *counts)
     alone = "images were seen by one model only and left out"
-    return _adding(decided, change.unpaired, alone)
+    return _adding(_outcome(rule, dropped), change.unpaired, alone)
 
 
-def _outcome(
-    rule: Rule,
-    names: tuple[str, ...],
-    rates: Rates,
-    low: Rates,
-    high: Rates,
-    bar: float,
-    sizes: Whole,
-    verb: str,
-) -> Outcome:
-    """Broken where even the upper end is below the bar, kept where even the lower end is not."""
-    bar -= 1e-12  # 57 of 200 is 28.5 %, whatever the last digit says
-    empty = [name for name, size in zip(names, sizes, strict=True) if not size]
-    broken, kept = high < bar, (low >= bar) | (sizes == 0)
-    status: Status = "failed" if broken.any() else "passed" if kept.all() else "undecided"
+def _changes(rule: Rule, names: tuple[str, ...], lost: Whole, won: Whole, sizes: Whole) -> _Found:
+    """Hold changes against the drop that is allowed, each with a test that is exact.
+
+    A rule fails wrongly where any of K classes does, so each has the K-th part of the error
+    (Bonferroni: classes or groups may depend on each other as they like). It passes wrongly only
+    where one given class does, the one that truly dropped: there the error is not shared.
+    """
+    limit, error = -float(rule.drop or 0), 1 - rule.level
+    shared = error / max(int((sizes > 0).sum()), 1)
+    kept = surely_above(lost, won, sizes, limit, error)
+    with np.errstate(invalid="ignore"):
+        rates = (won - lost) / sizes
+
+    def ends(some: Whole) -> tuple[Rates, Rates]:
+        counts = lost[some], won[some], sizes[some]
+        return lower_bound(*counts, error), upper_bound(*counts, shared)
+
+    broken = surely_below(lost, won, sizes, limit, shared)
+    return _Found(names, rates, sizes, broken, kept, kept, ends, verb="changed by ")
+
+
+def _outcome(rule: Rule, found: _Found) -> Outcome:
+    """Decide a rule on what was counted, and say on which classes."""
+    there = found.sizes > 0
+    empty = [name for name, some in zip(found.names, there, strict=True) if not some]
+    broken, open_ones, unsure = found.broken & there, ~found.kept & there, ~found.proven & there
+    if rule.sure:
+        broken = unsure
+    status: Status = "failed" if broken.any() else "undecided" if open_ones.any() else "passed"
     if empty and status == "passed":
         status = "undecided"
-    shown = np.flatnonzero(broken) if broken.any() else np.flatnonzero(~kept & (sizes > 0))
-    if not len(shown) and not np.isnan(rates).all():
-        shown = np.array([int(np.nanargmin(rates))])
-    shown = shown[np.argsort(rates[shown], kind="stable")]
-    words: list[str] = []
-    for k in shown[:8]:
-        value = f"{100 * rates[k]:+.1f} points" if verb else percent(rates[k])
-        span = "" if low is rates else f", {100 * low[k]:.1f} to {100 * high[k]:.1f}"
-        words.append(f"{names[k]} {verb}{value} ({int(sizes[k])} images{span})")
-    words += [f"and {len(shown) - 8} more"] if len(shown) > 8 else []
+    shown = next((np.flatnonzero(m) for m in (broken, open_ones, unsure) if m.any()), None)
+    if shown is None:
+        shown = np.flatnonzero(there)[np.argsort(found.rates[there], kind="stable")][:1]
+    words = _words(found, shown[np.argsort(found.rates[shown], kind="stable")], bool(unsure.any()))
     if empty:
-        words.append(f"no images of {', '.join(empty[:8])}{', …' if len(empty) > 8 else ''}")
-    return Outcome(rule, status, "; ".join(words), groundless=len(empty) == len(names))
+        words.append(f"no images of {', '.join(empty[:_SHOWN])}{', …' if empty[_SHOWN:] else ''}")
+    if unsure.any() and status == "passed":
+        words.append(f"passed as seen, but the {100 * rule.level:g} % interval reaches below that")
+    if rule.sure and status == "failed" and not found.broken.any():
+        words.append("not proven: the interval reaches below that")
+    return Outcome(rule, status, "; ".join(words), groundless=len(empty) == len(found.names))
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"([\\|*_<>`\[\]])", r"\\\1", " ".join(text.split()))
-
-
-def _legal(text: str) -> str:
-    """Drop what XML cannot carry."""
-    return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
+def _words(found: _Found, shown: Whole, doubtful: bool) -> list[str]:
+    """What was seen of some classes, with intervals where they decide or cast doubt."""
+    words, named = [], shown[:_SHOWN]
+    spans = [""] * len(named)
+    if len(named) and (found.by_interval or doubtful):
+        pairs = zip(*found.ends(named), strict=True)
+        spans = [f", {100 * low:.1f} to {100 * high:.1f}" for low, high in pairs]
+    for k, span in zip(named, spans, strict=True):
+        rate = found.rates[k]
+        value = f"{found.verb}{100 * rate:+.1f} points" if found.verb else percent(rate)
+        words.append(f"{found.names[k]} {value} ({int(found.sizes[k])} images{span})")
+    words += [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    return words

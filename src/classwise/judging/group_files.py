@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,7 @@ from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.groups import Grouping, check_name, check_own, grouping_of
 from classwise.judging.rates import Tally
+from classwise.sealed import sealed_text, unseal
 
 FORMAT = 1
 MOST_BYTES = 256 * 2**20
@@ -130,8 +130,8 @@ def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Groupin
         parts = np.split(grouping.member[order], cuts)
         samples = {group: part.tolist() for group, part in zip(grouping.names, parts, strict=True)}
         content = {"format": FORMAT, "name": name, "data_hash": data_hash, "samples": samples}
-        text = json.dumps(content, ensure_ascii=False) + "\n"
-        write_atomically(_folder(folder) / _file_name(data_hash, name), text.encode())
+        text = sealed_text(content, indent=None)
+        write_atomically(_folder(folder) / _file_name(data_hash, name), text)
 
 
 def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:
@@ -139,8 +139,7 @@ def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:
     found: dict[str, dict[str, Grouping]] = {}
     for path in sorted(_folder(folder).glob("*.json")):
         try:
-            content = json.loads(path.read_text())
-            data, grouping = _from_json(content)
+            data, grouping = _from_json(unseal(path.read_bytes()))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as reason:
             raise ClasswiseError(
                 f"{path} is no grouping of format {FORMAT} ({' '.join(str(reason).split())}); "

@@ -14,6 +14,7 @@ import torch
 
 from classwise.data.dataset import DataSource
 from classwise.laws.made_up import Subject, few_digits, must, write_teacher
+from classwise.locks import FolderLock
 from classwise.training.config import TrainConfig
 from classwise.training.loop import Trainer, train
 from classwise.training.progress import TrainProgress
@@ -93,7 +94,8 @@ def a_broken_run_goes_on_bit_for_bit(subject: Subject, folder: Path) -> None:
             trainer = _BreaksOff(run, subject.recipe, config, source, torch.device("cpu"))
             trainer.fatal = epoch
             run.claim(trainer.about)
-            trainer.go(quiet=True)
+            with FolderLock(trainer.run.path, "training") as lock:
+                trainer.go(quiet=True, lock=lock)
         must(run.finished_epochs == epoch, "the run did not break off where it should")
         resumed = _run(subject, run.path, epochs=3)
         _must_be_same(straight, resumed, f"a run resumed after epoch {epoch}")

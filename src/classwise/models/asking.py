@@ -32,6 +32,12 @@ def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
     if not isinstance(logits, Tensor):
         raise ClasswiseError(_no_logits(logits, num_classes))
     shape = tuple(logits.shape)
+    if num_classes and len(shape) == 2 and shape[0] == count and shape[1] != num_classes:
+        raise ClasswiseError(
+            f"the model gives {shape[1]} outputs, but there are {num_classes} classes; it must "
+            f"return logits of shape ({count}, {num_classes}): give it data of {shape[1]} classes, "
+            "or as many class names as it has outputs"
+        )
     if len(shape) != 2 or shape[0] != count or shape[1] != (num_classes or shape[1]):
         wanted = f"({count}, {num_classes})" if num_classes else f"({count}, K)"
         known = f", but there are {num_classes} classes" if num_classes else ""

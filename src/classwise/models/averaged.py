@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
 from classwise.models.blackbox import BlackBox
+from classwise.models.classifier import Around, all_outputs
 from classwise.types import Images, LogitModel, Logits
 
 
-class Averaged(nn.Module):
+class Averaged(Around):
     """z̄(x) = 1/n Σᵢ zᵢ(x) over n passes; its gradient is the mean gradient.
 
     >>> Averaged(nn.Flatten(), 3)(torch.ones(1, 1, 1, 2))
@@ -31,6 +32,11 @@ class Averaged(nn.Module):
     def forward(self, images: Images) -> Logits:
         """Mean logits."""
         mean: Logits = _mean(self.model, self.passes, images)
+        return mean
+
+    def outputs(self, images: Images) -> Logits:
+        """Mean outputs, those behind the K classes, too."""
+        mean: Logits = _mean(partial(all_outputs, self.model), self.passes, images)
         return mean
 
 

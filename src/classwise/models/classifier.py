@@ -73,8 +73,16 @@ class Classifier(nn.Module):
         return self.outputs(images)[:, : self.num_classes]
 
 
+class Around(nn.Module):
+    """A model that asks another one and hands its outputs on, those behind the K classes, too."""
+
+    def outputs(self, images: Images) -> Logits:
+        """All K + M outputs."""
+        raise NotImplementedError
+
+
 def all_outputs(model: LogitModel, images: Images) -> Logits:
     """K + M outputs of models that have them, plain logits of any other model."""
-    if isinstance(model, Classifier | WithExtraOutputs):
+    if isinstance(model, Classifier | WithExtraOutputs | Around):
         return model.outputs(images)
     return model(images)

@@ -21,6 +21,7 @@ from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, eval_mode
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model, onnx_files
+from classwise.models.classifier import Around, all_outputs
 from classwise.models.normalised import Normalisation
 from classwise.models.twin import quick_twin
 from classwise.types import Images, LogitModel
@@ -64,13 +65,7 @@ class Subject:
         known = as_model(model, as_floats(images[:1]))
         if normalisation is not None:
             known = normalisation.before(known, images.shape[1])
-        outputs = output_count(known, images)
-        count = outputs if num_classes is None else num_classes
-        if count != outputs:
-            raise ClasswiseError(
-                f"the model gives {outputs} outputs, but there are {count} classes; give it data "
-                f"of {outputs} classes, or as many class names as it has outputs"
-            )
+        count = output_count(known, images) if num_classes is None else num_classes
         known_by = None
         if isinstance(model, str | Path):
             known_by = " ".join(file_hash(path) for path in onnx_files(Path(model)))
@@ -145,7 +140,7 @@ class Subject:
         return last
 
 
-class _Short(nn.Module):
+class _Short(Around):
     """A model in half precision: radii and steps need more digits than its images have."""
 
     def __init__(self, model: LogitModel, kind: torch.dtype) -> None:
@@ -157,6 +152,10 @@ class _Short(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Ask in its own precision."""
         return self.model(images.to(self.kind)).float()
+
+    def outputs(self, images: Tensor) -> Tensor:
+        """Ask for those behind the K classes, too."""
+        return all_outputs(self.model, images.to(self.kind)).float()
 
 
 def model_hash(model: LogitModel, known_by: Any = None) -> str:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.record.shards import open_table, read_abouts
+from classwise.sealed import BY_HAND, Damaged, read_sealed, sealed_text
+
+# What each entry of run.json must be, where it is there at all.
+_KINDS: dict[str, type] = {
+    **{"identity": str, "recipe_name": str},
+    **{"recipe": dict, "config": dict, "data": dict, "network": dict, "versions": dict},
+}
 
 
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
-    if "identity" in _read_json(folder / "run.json"):
-        raise ClasswiseError(
-            f"{folder} holds a training run, whose run.json would be lost; give another folder, or "
-            f"audit the run itself: classwise audit {folder}"
-        )
     card = {"format": 1, "recipe_name": name, "data": dict(data)}
-    write_atomically(folder / "run.json", (json.dumps(card, indent=1) + "\n").encode())
+    with short_lock(folder, "writing run.json"):
+        if "identity" in read_run_json(folder):
+            raise ClasswiseError(
+                f"{folder} holds a training run, whose run.json would be lost; give another "
+                f"folder, or audit the run itself: classwise audit {folder}"
+            )
+        write_atomically(folder / "run.json", sealed_text(card))
 
 
 def ledger_folder(path: Path) -> Path:
@@ -29,20 +37,23 @@ def ledger_folder(path: Path) -> Path:
     return inside if inside.is_dir() or (path / "run.json").exists() else path
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """What a file says; nothing where there is none."""
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-    except (OSError, ValueError) as reason:
-        raise ClasswiseError(f"{path} cannot be read: {reason}") from None
-    if not isinstance(found, dict):
-        raise ClasswiseError(f"{path} does not describe a run")
+def read_run_json(folder: Path) -> dict[str, Any]:
+    """What run.json says, every entry of the kind it must be; nothing where there is none."""
+    path, restore = folder / "run.json", "restore it from a copy"
+    found = read_sealed(path, f"{restore}; {BY_HAND}") if path.exists() else {}
+    for name, kind in _KINDS.items():
+        if name in found and not isinstance(found[name], kind):
+            words = "an object" if kind is dict else "text"
+            raise Damaged(f"{path} is damaged: {name} must be {words}; {restore}")
+    names = found.get("data", {}).get("class_names", ["none yet"])
+    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+        raise Damaged(f"{path} is damaged: its class names are no list of words; {restore}")
     return found
 
 
 def read_card(path: Path) -> dict[str, Any]:
     """Recipe and class names of a run folder or a bare folder of shards."""
-    found = _read_json(path / "run.json")
+    found = read_run_json(path)
     if not found:
         found = next(iter(read_abouts(ledger_folder(path)).values()), {})
     if "class_names" not in found.get("data", {}):

@@ -1,16 +1,18 @@
 """The sample ledger: the same attack on the same image with the same model is run once.
 
-Every judged piece becomes a Parquet shard at once, so a crash loses about a minute; a finished
-condition is compacted into one file. Shards are named by their content: ledgers of several
-machines are merged by copying their files into one folder.
+Every judged piece becomes a Parquet shard at once, or, where pieces are many and small, together
+with others after some seconds, so a crash loses about a minute; a finished condition is compacted
+into one file. Shards are named by their content: ledgers of several machines are merged by copying
+their files into one folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeAlias
 
 import duckdb
@@ -18,11 +20,20 @@ import numpy as np
 import numpy.typing as npt
 
 from classwise.record.card import ledger_folder
-from classwise.record.rows import Predictions, Stamp, columns, read_back
+from classwise.record.rows import Predictions, Stamp, columns, concatenate, read_back
 from classwise.record.shards import content_digest, file_stem, open_table, quoted, write_rows
 from classwise.record.shelf import Shelf
 
 Whole: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass
+class _Waiting:
+    """Verdicts that are known but on no disk, by whose they are and whether with images."""
+
+    parts: dict[tuple[Stamp, bool], list[Predictions]] = field(default_factory=dict)
+    seconds: float | None = None  # between two writes; None: nothing waits
+    written: float = 0.0  # when that was
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class Ledger:
     folder: Path
     about: Mapping[str, Any] = field(default_factory=dict)
     _shelves: dict[Stamp, Shelf] = field(default_factory=dict, repr=False, compare=False)
+    _waiting: _Waiting = field(default_factory=_Waiting, repr=False, compare=False)
 
     @classmethod
     def at(cls, path: Path, about: Mapping[str, Any] | None = None) -> Ledger:
@@ -44,11 +56,51 @@ class Ledger:
 
     def append(self, found: Predictions, stamp: Stamp) -> Path:
         """Write one shard, whole or not at all, and know what it holds."""
-        path = self.folder / f"{file_stem(stamp, found)}--{content_digest(stamp, found)}.parquet"
-        write_rows(path, found, stamp, self.about)
+        path = self._write(found, stamp)
+        self._know(found, stamp)
+        return path
+
+    def keep(self, found: Predictions, stamp: Stamp) -> None:
+        """Append verdicts now or, while `gathering`, together with others; know them now."""
+        waiting = self._waiting
+        if waiting.seconds is None:
+            self.append(found, stamp)
+            return
+        waiting.parts.setdefault((stamp, found.image is not None), []).append(found)
+        self._know(found, stamp)
+        if monotonic() - waiting.written >= waiting.seconds:
+            self.flush()
+
+    @contextlib.contextmanager
+    def gathering(self, seconds: float) -> Iterator[None]:
+        """Write what is kept meanwhile at most so often, and the rest at the end.
+
+        The end may also be an error or Ctrl-C. A kill loses what came since the last write: less
+        than `seconds` of work, and the piece that was at work.
+        """
+        self._waiting.seconds, self._waiting.written = seconds, monotonic()
+        try:
+            yield
+        finally:
+            self._waiting.seconds = None
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, one shard for each condition."""
+        while self._waiting.parts:
+            (stamp, pictured), parts = next(iter(self._waiting.parts.items()))
+            self._write(concatenate([replace(one, losses={}) for one in parts]), stamp)
+            del self._waiting.parts[stamp, pictured]
+        self._waiting.written = monotonic()
+
+    def _know(self, found: Predictions, stamp: Stamp) -> None:
         if stamp in self._shelves:
             self._shelves[stamp].add(found)
             self._shelves[stamp].name(found.sample)
+
+    def _write(self, found: Predictions, stamp: Stamp) -> Path:
+        path = self.folder / f"{file_stem(stamp, found)}--{content_digest(stamp, found)}.parquet"
+        write_rows(path, found, stamp, self.about)
         return path
 
     def shelf(self, stamp: Stamp) -> Shelf:
@@ -63,12 +115,14 @@ class Ledger:
         The hashes decide. Only with `named` must the rows also carry the names of the weights
         and the split, which may differ: the best weights are often the last ones too.
         """
+        self.flush()
         where = _where(stamp, named)
         with open_table(self.folder, where) as base:
             return _read(base, where)
 
     def compact(self, stamp: Stamp) -> None:
         """Put all shards of one condition into one file; the shards go once it is there."""
+        self.flush()
         where = _where(stamp, named=True)
         with open_table(self.folder) as base:
             files = base.execute(
@@ -81,7 +135,7 @@ class Ledger:
             found = _read(base, f"{where} AND filename IN ({names})")
         if found is None:
             return
-        path = self.append(found, stamp)
+        path = self._write(found, stamp)
         for (name,) in files:
             if Path(name) != path:
                 with contextlib.suppress(OSError):
@@ -92,7 +146,8 @@ def _read(base: duckdb.DuckDBPyConnection, where: str) -> Predictions | None:
     # The view has every verdict once for each name of the weights; here names do not matter.
     rows = base.execute(
         f"SELECT {', '.join(columns(Predictions))} FROM rows WHERE {where} QUALIFY "
-        "row_number() OVER (PARTITION BY sample ORDER BY correct, predicted, logit_gap) = 1 "
+        "row_number() OVER (PARTITION BY sample ORDER BY correct, predicted, logit_gap, image IS "
+        "NULL) = 1 "
         "ORDER BY sample"
     ).fetchnumpy()
     return read_back(rows) if len(rows["sample"]) else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +13,14 @@ import numpy as np
 from classwise.attacks.condition import Condition
 from classwise.data.view import View, Whole
 from classwise.errors import ClasswiseError
+from classwise.files import set_aside
+from classwise.locks import short_lock
 from classwise.models.subject import Subject
 from classwise.record.card import audit_facts
 from classwise.record.ledger import Ledger
-from classwise.record.remarks import note_key, write_remarks
+from classwise.record.remarks import note_key, note_on, write_remarks
 from classwise.record.rows import Predictions, Stamp
+from classwise.record.shards import damaged_files, stem_of
 from classwise.record.shelf import Shelf
 
 
@@ -37,6 +42,23 @@ class Record:
         stamp = Stamp(folder.name, weights, split, subject.identity, data.identity)
         return cls(folder, ledger, stamp, subject.black_box)
 
+    def mend(self) -> str:
+        """Set damaged shards aside, so that their samples are judged again; say so, if any."""
+        if not damaged_files(self.ledger.folder):
+            return ""
+        with short_lock(self.folder, "setting damage aside"):
+            moved = [set_aside(path) for path in damaged_files(self.ledger.folder)]
+            lost = {path.name.rpartition("--")[0] for path in moved}
+            facts = [one for one in audit_facts(self.folder) if stem_of(one) in lost]
+            note_on(self.folder, facts, "samples of a damaged shard are missing; audit it again")
+        if not moved:  # another audit was quicker
+            return ""
+        many = "1 damaged shard is" if len(moved) == 1 else f"{len(moved)} damaged shards are"
+        return (
+            f"{many} set aside in {moved[0].parent}: {', '.join(path.name for path in moved)}; "
+            "their samples are judged again when their attack is asked for"
+        )
+
     def stamped(self, condition: Condition) -> Stamp:
         """Whose and what a condition's rows are."""
         return replace(self.stamp, attack_key=condition.key)
@@ -53,12 +75,19 @@ class Record:
             self.append(condition, shelf.rows(unnamed))
 
     def append(self, condition: Condition, found: Predictions) -> None:
-        """Write verdicts down, whole or not at all."""
-        self.ledger.append(found, self.stamped(condition))
+        """Write verdicts down, whole or not at all; while `gathering`, together with others."""
+        self.ledger.keep(found, self.stamped(condition))
+
+    def gathering(self, seconds: float) -> AbstractContextManager[None]:
+        """Write verdicts at most every so many seconds, and the rest when it ends, however."""
+        return self.ledger.gathering(seconds)
 
     def tidy(self, condition: Condition) -> None:
-        """Put all shards of a condition into one file."""
-        self.ledger.compact(self.stamped(condition))
+        """Put all shards of a condition into one file, also those of an audit beside this one."""
+        names = (path.name.split("--")[:3] for path in self.ledger.folder.glob("*.parquet"))
+        if max(Counter(map(tuple, names)).values(), default=0) > 1:  # a folder may be read-only
+            with short_lock(self.folder, "compacting"):
+                self.ledger.compact(self.stamped(condition))
 
     def everything(self) -> list[Predictions]:
         """Every audit of this model on these data, whatever its weights are called."""

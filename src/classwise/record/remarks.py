@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
+from classwise.sealed import Damaged, read_sealed, sealed_text
+
+_KINDS: dict[str, type] = {"seen": dict, "probed": list, "black_box": bool, "notes": dict}
 
 
 def write_remarks(
@@ -26,20 +28,37 @@ def write_remarks(
     that a probe found stay until the next one (None: there was none now). A note belongs to one
     attack on one data set (`note_key`) and stays until that audit is complete.
     """
+    some = any(seen.values()) or probed or black_box or any(notes.values())
+    if not some and not (folder / "remarks.json").exists():
+        return  # the folder may be read-only
+    with short_lock(folder, "writing remarks"):
+        known = _read_remarks(folder)
+        before = known.get(model_hash, {})
+        kept = {**before.get("notes", {}), **notes}
+        flags = {**before.get("seen", {}), **seen}
+        new = {
+            "seen": {data: list(words) for data, words in flags.items() if words},
+            "probed": before.get("probed", []) if probed is None else list(probed),
+            "black_box": black_box,
+            "notes": {key: words for key, words in kept.items() if words},
+        }
+        if any(new.values()) or before:
+            _write(folder, {**known, model_hash: new})
+
+
+def note_on(folder: Path, facts: Sequence[Mapping[str, Any]], words: str) -> None:
+    """Add a note to audits of whatever models; it stays until they are complete again."""
     known = _read_remarks(folder)
-    before = known.get(model_hash, {})
-    kept = {**before.get("notes", {}), **notes}
-    flags = {**before.get("seen", {}), **seen}
-    new = {
-        "seen": {data: list(words) for data, words in flags.items() if words},
-        "probed": before.get("probed", []) if probed is None else list(probed),
-        "black_box": black_box,
-        "notes": {key: words for key, words in kept.items() if words},
-    }
-    if not any(new.values()) and not before:
-        return
-    text = json.dumps({**known, model_hash: new}, indent=1, ensure_ascii=False) + "\n"
-    write_atomically(folder / "remarks.json", text.encode())
+    for one in facts:
+        before = known.get(one["model_hash"], {})
+        notes = {**before.get("notes", {}), note_key(one): words}
+        known[one["model_hash"]] = {**before, "notes": notes}
+    if facts:
+        _write(folder, known)
+
+
+def _write(folder: Path, known: Mapping[str, Any]) -> None:
+    write_atomically(folder / "remarks.json", sealed_text(known))
 
 
 def note_key(facts: Mapping[str, Any]) -> str:
@@ -64,15 +83,15 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
 
 
 def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
-    path = folder / "remarks.json"
-    try:
-        found = json.loads(path.read_text()) if path.exists() else {}
-        if not all(isinstance(one, dict) for one in [found, *found.values()]):
-            raise ValueError("not a table of remarks")
-    except (OSError, ValueError, AttributeError) as reason:
-        raise ClasswiseError(
-            f"{path} cannot be read: {reason}; delete it and audit again"
-        ) from None
+    path, remedy = folder / "remarks.json", "delete it and audit again"
+    if not path.exists():
+        return {}
+    found = read_sealed(path, remedy)
+    for said in found.values():
+        if not isinstance(said, dict) or not all(
+            isinstance(said.get(name, kind()), kind) for name, kind in _KINDS.items()
+        ):
+            raise Damaged(f"{path} cannot be read: it is not a table of remarks; {remedy}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 A column is a field of `Predictions` (what became of the samples under one condition) or of `Stamp`
 (whose they are), with its type in Parquet and where its value comes from. Files without a column
-are read as if it said `missing`.
+are read as if it said `missing`, and one that may be left out is None where no file has it.
 """
 
 from __future__ import annotations
@@ -65,11 +65,12 @@ class Column(NamedTuple):
     of: Callable[[Any], Any]  # its values, from `Verdicts`
     per_sample: bool
     missing: Any
+    optional: bool = False  # None where nobody asked for it, or wrote it
 
 
 def per_sample(kind: str, of: Callable[[Verdicts], Any], missing: Any = None, **how: Any) -> Any:
-    """A column with a value for every sample."""
-    return field(metadata={"column": Column(kind, of, True, missing)}, **how)
+    """A column with a value for every sample; with default=None it may be left out."""
+    return field(metadata={"column": Column(kind, of, True, missing, "default" in how)}, **how)
 
 
 def for_all(kind: str, of: Callable[[Verdicts], Any], missing: Any = None, **how: Any) -> Any:
@@ -117,7 +118,7 @@ class Predictions:
     @classmethod
     def of(cls, found: Verdicts) -> Predictions:
         """Write what was judged as rows."""
-        declared = columns(Predictions)
+        declared = columns(cls)
         values = {name: _plain(column, column.of(found)) for name, column in declared.items()}
         losses = {name: _numbers(value) for name, value in found.judged.losses.items()}
         return cls(**values, losses=losses)
@@ -193,13 +194,15 @@ def read_back(found: Mapping[str, Any]) -> Predictions:
         if not column.per_sample:
             value = column.missing if empty[0] else plain[0]
             values[name] = value.item() if isinstance(value, np.generic) else value
+        elif column.optional and empty.all():
+            values[name] = None
         elif column.kind in _DTYPES:
             filled = np.where(empty, column.missing, plain) if empty.any() else plain
             values[name] = np.asarray(filled).astype(_DTYPES[column.kind])
         else:
             words = plain.astype(object)
             words[empty] = column.missing
-            values[name] = None if name == "image" and empty.all() else words
+            values[name] = words
     return Predictions(**values)
 
 

@@ -3,14 +3,14 @@
 run.json             recipe, configuration, identity, versions
 history.jsonl        one line per epoch, per-class vectors; append-only
 times.jsonl          seconds per epoch, apart because they differ from run to run
-state.safetensors    all that a resume needs
+state.safetensors    all that a resume needs, with a copy of the history
+state-before.safetensors  the same after the epoch before, in case that one is damaged
 weights/*.safetensors  last, best, every Nth epoch if wanted, and the same for every average
 predictions/*.parquet  written by audits
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,10 @@ from torch import nn
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import write_atomically
 from classwise.models.card import model_of_card, read_card
+from classwise.record.card import read_run_json
+from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_bytes, read_lines
 from classwise.record.tensors import read_tensors
+from classwise.sealed import sealed_text
 
 
 @dataclass(frozen=True)
@@ -42,20 +45,25 @@ class RunFolder:
                 changed = self.about.get("sources") != about.get("sources")
                 reason = ", and the code of its methods differs" * changed
                 raise ClasswiseError(
-                    f"{self.path} holds another run ({self.about['recipe_name']}, identity "
+                    f"{self.path} holds another run ({self.about.get('recipe_name')}, identity "
                     f"{self.about.get('identity')}, not {about['identity']}{reason}); choose "
                     "another folder"
                 )
             return
+        self.check_place()
+        write_atomically(self._card, sealed_text(about))
+
+    def check_place(self) -> None:
+        """Refuse a place where no run can be, before anything is written there."""
         for folder in (self.path, *self.path.parents):
             if folder.exists() and not folder.is_dir():
                 raise ClasswiseError(
                     f"{self.path} cannot be a run folder: {folder} is a file; choose another folder"
                 )
         # A write cut short by a kill leaves a .part file, which is nobody's property.
-        if self.path.exists() and any(p.suffix != ".part" for p in self.path.iterdir()):
+        ours = self._card.exists() or not self.path.exists()
+        if not ours and any(p.suffix not in (".part", ".lock") for p in self.path.iterdir()):
             raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another folder")
-        write_atomically(self._card, (json.dumps(about, indent=1) + "\n").encode())
 
     @property
     def _card(self) -> Path:
@@ -69,13 +77,10 @@ class RunFolder:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What run.json says."""
-        try:
-            found: dict[str, Any] = json.loads(self._card.read_text())
-        except FileNotFoundError:
-            raise ClasswiseError(f"{self.path} is not a run: it has no run.json") from None
-        except (OSError, ValueError) as reason:
-            raise ClasswiseError(f"{self._card} cannot be read: {reason}") from None
-        if not isinstance(found, dict) or "data" not in found:
+        if not self._card.exists():
+            raise ClasswiseError(f"{self.path} is not a run: it has no run.json")
+        found = read_run_json(self.path)
+        if "data" not in found:
             raise ClasswiseError(f"{self._card} does not describe a run")
         return found
 
@@ -87,7 +92,22 @@ class RunFolder:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One record per finished epoch; a line torn by a crash is passed over."""
-        return read_lines(self.path / "history.jsonl")
+        records = read_lines(self._history)
+        for number, record in enumerate(records, 1):
+            if record["epoch"] != number:
+                raise damaged_lines(self._history, f"epoch {number} is missing")
+            if wrong := _wrong_in(record):
+                raise damaged_lines(self._history, f"epoch {number} has no {wrong!r} to be read")
+        return records
+
+    @property
+    def finished_epochs(self) -> int:
+        """Epochs in its history, as far as it can be read."""
+        return len(parse_lines(read_bytes(self._history))[0])
+
+    @property
+    def _history(self) -> Path:
+        return self.path / "history.jsonl"
 
     @property
     def weights(self) -> list[str]:
@@ -107,6 +127,19 @@ class RunFolder:
         if weights not in self.weights:
             raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
         return load_model(self.weights_path(weights), spec or self.own_model)[0]
+
+
+def _wrong_in(record: Mapping[str, Any]) -> str:
+    """The entry of a line of history that is not as training writes it; none is nothing."""
+    valid, settings = record.get("valid"), record.get("settings", {})
+    fine = {
+        "loss": isinstance(record.get("loss"), dict),
+        "train": are_rates(record.get("train")),
+        "valid": isinstance(valid, dict) and all(map(are_rates, valid.values())),
+        "settings": isinstance(settings, dict)
+        and all(isinstance(values, list) for values in settings.values()),
+    }
+    return next((name for name, good in fine.items() if not good), "")
 
 
 def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
@@ -135,28 +168,3 @@ def weights_file(words: str) -> Path:
     if name not in run.weights:
         raise unknown(f"weights of {folder}", name, run.weights or ["none yet"])
     return run.weights_path(name)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines up to the first torn one."""
-    records: list[dict[str, Any]] = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                records.append(json.loads(line))
-            except ValueError:
-                break
-    return records
-
-
-def rewrite_lines(path: Path, records: list[dict[str, Any]]) -> None:
-    """Replace a file of JSON lines, atomically."""
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    write_atomically(path, text.encode())
-
-
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """Add one JSON line."""
-    with path.open("a") as stream:
-        stream.write(json.dumps(record) + "\n")
-        stream.flush()

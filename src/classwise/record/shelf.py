@@ -44,8 +44,9 @@ class Shelf:
         self._make_room(found.sample)
         unknown = self._part[found.sample] < 0
         if found.image is not None:
-            unknown |= ~self._pictured[found.sample]
-            self._pictured[found.sample] = True
+            pictured = np.array([one is not None for one in found.image], dtype=bool)
+            unknown |= pictured & ~self._pictured[found.sample]
+            self._pictured[found.sample] |= pictured
         fresh = np.flatnonzero(unknown)
         self._part[found.sample[fresh]] = len(self._parts)
         self._row[found.sample[fresh]] = fresh

@@ -1,7 +1,11 @@
-"""Weights and training state on disk: safetensors with a JSON header, never a pickle."""
+"""Weights and training state on disk: safetensors with a JSON header, never a pickle.
+
+The header has a checksum over itself and over every tensor's name, type, shape and bytes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +18,26 @@ from torch import Tensor
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.sealed import Damaged
 
 FORMAT = 1
+CHECKSUM = "checksum"  # files of older versions have none, and are read as they are
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
     """Write tensors and a description, atomically."""
     plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header = json.dumps({"format": FORMAT, **about}, sort_keys=True)
+    said = json.loads(json.dumps({"format": FORMAT, **about}))  # as it will be read
+    header = json.dumps({**said, CHECKSUM: _checksum(plain, said)}, sort_keys=True)
     write_atomically(path, save(plain, {"classwise": header}))
+
+
+def _checksum(tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> str:
+    total = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"\0{name}\0{tensor.dtype}\0{list(tensor.shape)}\0".encode())
+        total.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
 
 
 class PickleError(ClasswiseError):
@@ -56,8 +71,21 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | No
                 f"{path} is a pickle, which can run code when opened; save the weights as "
                 "safetensors"
             ) from None
-        raise ClasswiseError(f"{path} is damaged or no safetensors file ({reason})") from None
-    return tensors, None if header is None else _description(header, path)
+        raise Damaged(f"{path} is damaged or no safetensors file ({reason})") from None
+    if header is None:
+        return tensors, None
+    about = _description(header, path)
+    said = about.pop(CHECKSUM, None)
+    try:
+        whole = said is None or said == _checksum(tensors, about)
+    except RecursionError:
+        whole = False
+    if not whole:
+        raise Damaged(
+            f"{path} is damaged: its content does not match its checksum; restore it from a copy, "
+            "or make it again"
+        )
+    return tensors, about
 
 
 def _description(header: str, path: Path) -> dict[str, Any]:
@@ -66,7 +94,7 @@ def _description(header: str, path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         about = None
     if not isinstance(about, dict):
-        raise ClasswiseError(f"{path} has a header that is no description of a model")
+        raise Damaged(f"{path} has a header that is no description of a model")
     if about.get("format") != FORMAT:
         raise ClasswiseError(
             f"{path} has format {about.get('format')}, this classwise reads format {FORMAT}"

@@ -140,7 +140,7 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
         "data": str(run.about.get("data", {}).get("name", "")),
         "network": str(config.get("model", "")),
         "epochs": f"{len(run.history)} of {config['epochs']}" if "epochs" in config else "",
-        "training eps": spell_eps(config["eps"]) if "eps" in config else "",
+        "training eps": _eps_words(config.get("eps")),
         "validation eps": _validation_eps(config),
         "seed": str(config.get("seed", "")),
         "identity": str(run.about.get("identity", "")),
@@ -150,8 +150,12 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
 
 def _validation_eps(config: dict[str, Any]) -> str:
     judged = config.get("judge_eps")
-    judged = config.get("eps") if judged is None else judged
-    return "" if judged is None else spell_eps(judged)
+    return _eps_words(config.get("eps") if judged is None else judged)
+
+
+def _eps_words(eps: Any) -> str:
+    """A radius in words; nothing where a card has none, or something else in its place."""
+    return spell_eps(eps) if type(eps) in (int, float) else ""
 
 
 def _distinct(values: Any) -> str:

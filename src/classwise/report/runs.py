@@ -10,7 +10,7 @@ from typing import Any
 
 from classwise.errors import ClasswiseError
 from classwise.judging.audits import AuditedWeights, read_audits
-from classwise.record.run_folder import read_lines
+from classwise.sealed import Damaged
 from classwise.training.run import Run
 
 
@@ -49,6 +49,13 @@ def _load(path: Path, name: str) -> ReportRun:
     if not audits:
         raise ClasswiseError(f"{path} has no audit yet; first run: classwise audit {path}")
     audits = [replace(audit, run=name) for audit in audits]
-    watched = {record.pop("epoch"): record for record in read_lines(path / "watch.jsonl")}
-    history = [{**record, "watch": watched.get(record["epoch"], {})} for record in run.history]
+    try:
+        watched = {record.pop("epoch"): record for record in run.looks}
+        history = [{**record, "watch": watched.get(record["epoch"], {})} for record in run.history]
+    except Damaged as reason:  # the audits are whole
+        history = []
+        for audit in audits:
+            flags = audit.report.about.get("flags", [])
+            words = f"damaged-history: {reason}; the training curves are left out"
+            audit.report.about["flags"] = [*flags, words]
     return ReportRun(name, about["recipe_name"], audits, history, about)

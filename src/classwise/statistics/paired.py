@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from classwise.statistics.intervals import Rates, check_level, worst_interval
+from classwise.statistics.intervals import Rates, check_level
 
 
 def mcnemar(lost: npt.ArrayLike, won: npt.ArrayLike) -> Rates:
@@ -50,7 +50,8 @@ def paired_interval(
     all Δ with |won − lost − nΔ| ≤ z·√(n(2q + Δ(1 − Δ))), q the likeliest P(lost) given Δ, which
     solves 2n·q² + (Δ(2n + lost − won) − lost − won)·q − lost·Δ(1 − Δ) = 0
 
-    At Δ = 0 this is McNemar's test without its exactness; nan where there is no image.
+    At Δ = 0 this is McNemar's test without its exactness; nan where there is no image. What must
+    never be wrong too often stands on `exact_change` instead.
 
     >>> low, high = paired_interval([2], [10], [100])
     >>> round(float(low[0]), 3), round(float(high[0]), 3)
@@ -62,13 +63,8 @@ def paired_interval(
     middle = np.divide(c - b, n, out=np.full(n.shape, np.nan), where=n > 0)
 
     def outside(delta: Rates) -> npt.NDArray[np.bool_]:
-        score = c - b - n * delta
-        linear = delta * (2 * n + b - c) - b - c
-        constant = -b * delta * (1 - delta)
-        root = np.sqrt(np.maximum(linear**2 - 8 * n * constant, 0)) - linear
-        q = np.divide(root, 4 * n, out=np.zeros(n.shape), where=n > 0)
-        variance = n * (2 * q + delta * (1 - delta))
-        found: npt.NDArray[np.bool_] = score**2 > z**2 * np.maximum(variance, 0)
+        beyond, variance = score(b, c, n, delta)
+        found: npt.NDArray[np.bool_] = beyond**2 > z**2 * variance
         return found
 
     ends = []
@@ -82,35 +78,13 @@ def paired_interval(
     return ends[0], ends[1]
 
 
-def worst_change_interval(
-    sizes: npt.ArrayLike,
-    hits: npt.ArrayLike,
-    lost: npt.ArrayLike,
-    won: npt.ArrayLike,
-    level: float = 0.95,
-    *,
-    overlapping: bool = False,
-) -> tuple[float, float]:
-    """Interval for the change of the worst class that chance in choosing it cannot fool.
+def score(b: Rates, c: Rates, n: Rates, delta: Rates) -> tuple[Rates, Rates]:
+    """What is seen beyond a change of `delta`, and its variance at the likeliest such truth.
 
-    [low′ − high, high′ − low] from the intervals of both worst classes, cut with
-    [min_k Δ_k, max_k Δ_k] from the paired intervals of all classes: min a′ = min (a + Δ) lies
-    between min a + min Δ and min a + max Δ. The error is shared out over all that is used, so
-    that only the two worst ones must know whether groups are `overlapping`.
-
-    >>> low, high = worst_change_interval([100, 100], [50, 60], [0, 0], [0, 0])
-    >>> low < 0 < high
-    True
+    won − lost − nΔ and n(2q + Δ(1 − Δ)), q as in `paired_interval`
     """
-    check_level(level)
-    n, h, b, c = (np.asarray(part, np.int64) for part in (sizes, hits, lost, won))
-    quarter = 1 - (1 - level) / 4  # each worst class; the paired intervals have the other half
-    (first_low, first_high), (low, high) = (
-        worst_interval(right, n, quarter, overlapping=overlapping) for right in (h, h + c - b)
-    )
-    share = (1 - level) / 2 / max(int((n > 0).sum()), 1)
-    down, up = paired_interval(b, c, n, 1 - share)
-    return (
-        max(float(low - first_high), float(np.nanmin(down))),
-        min(float(high - first_low), float(np.nanmax(up))),
-    )
+    linear = delta * (2 * n + b - c) - b - c
+    constant = -b * delta * (1 - delta)
+    root = np.sqrt(np.maximum(linear**2 - 8 * n * constant, 0)) - linear
+    q = np.divide(root, 4 * n, out=np.zeros(root.shape), where=n > 0)
+    return c - b - n * delta, np.maximum(n * (2 * q + delta * (1 - delta)), 0)

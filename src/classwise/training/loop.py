@@ -27,12 +27,12 @@ from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import data_to_train_on
 from classwise.errors import ClasswiseError
+from classwise.locks import FolderLock
 from classwise.memory import keep_freed_memory
 from classwise.models import names_own_model
 from classwise.models.asking import set_training
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
-from classwise.record.run_folder import append_line, read_lines, rewrite_lines
 from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
@@ -42,15 +42,17 @@ from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
 from classwise.training.progress import TrainProgress, tell
 from classwise.training.record import epoch_record, headline, keep_weights
+from classwise.training.resume import Checkpoints, Logs
 from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
-from classwise.training.state import Progression, load_state, save_state
+from classwise.training.state import Progression
 from classwise.training.step import Step
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
 
-TRAIN_LOGS = ("history.jsonl", "times.jsonl", "watch.jsonl")
+GO_ON = "add resume=True to go on, or choose another folder"
+IN_USE = "wait for it (wait=True), or choose another folder"
 
 
 def train(
@@ -59,6 +61,7 @@ def train(
     *,
     out: str | Path,
     resume: bool = False,
+    wait: bool = False,
     device: str = "auto",
     quiet: bool = False,
     source: DataSource | None = None,
@@ -68,8 +71,9 @@ def train(
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
-    With `resume` a run that is there goes on where it stopped, and one that is not begins. A recipe
-    file may name methods of the modules in `imports`.
+    With `resume` a run that is there goes on where it stopped, and one that is not begins; with
+    `wait` it waits until nobody else trains there. A recipe file may name methods of the modules in
+    `imports`.
     """
     recipe = load_recipe(recipe, imports=imports)
     if config is None:
@@ -80,17 +84,17 @@ def train(
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
     trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))
-    trainer.run.claim(trainer.about)
-    if trainer.run.finished_epochs and not resume:
-        raise ClasswiseError(
-            f"{out} already holds {trainer.run.finished_epochs} epochs of this run; "
-            "add resume=True to go on, or choose another folder"
-        )
-    if trainer.begun is not None and not trainer.run.finished_epochs:
-        begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
-        tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
-    keep_freed_memory()
-    return trainer.go(quiet)
+    trainer.run.check_place()
+    with FolderLock(trainer.run.path, "training", wait=wait, remedy=IN_USE) as lock:
+        trainer.run.claim(trainer.about)
+        done = trainer.run.finished_epochs
+        if done and not resume:
+            raise ClasswiseError(f"{out} already holds {done} epochs of this run; {GO_ON}")
+        if trainer.begun is not None and not done:
+            begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
+            tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
+        keep_freed_memory()
+        return trainer.go(quiet, lock)
 
 
 class Trainer:
@@ -153,39 +157,35 @@ class Trainer:
         self.chain = Chain(self.slots.policies).bind(data.class_names)
         self.keeps = self.slots.keeps or KEEPS
 
-    def go(self, quiet: bool) -> Run:
+    def go(self, quiet: bool, lock: FolderLock) -> Run:
         """Train from wherever the run stands to its last epoch."""
-        config, path = self.config, self.run.path
-        identity = self.about["identity"]
-        state = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
-        saved = path / "state.safetensors"
-        if saved.exists():
-            state = load_state(saved, identity, self.model, self.optimiser, state, self.device)
-            self.chain = state.chain
-            for name in TRAIN_LOGS:  # what was written after the state is trained again
-                lines = [line for line in read_lines(path / name) if line["epoch"] <= state.epoch]
-                rewrite_lines(path / name, lines)
-        else:
+        config = self.config
+        begin = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
+        whose = self.about["identity"]
+        saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device)
+        found = saved.resume(begin)
+        if found is None:
             before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
-            state = self.apply_policies(state, before)
-            save_state(saved, identity, self.model, self.optimiser, state)
-        previous = next(reversed(self.run.history), None)
-        with TrainProgress(
-            self.recipe.name, config.epochs, state.epoch, len(self.train_data), quiet
-        ) as progress:
+            state, logs = self.apply_policies(begin, before), Logs(self.run.path)
+            saved.save(state, logs)
+        else:
+            (state, logs), self.chain = found, found[0].chain
+        previous, title, batches = logs.previous, self.recipe.name, len(self.train_data)
+        with TrainProgress(title, config.epochs, state.epoch, batches, quiet) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()
                 for average, words in shut_gates(state.averages, state.epoch, config.epochs):
                     progress.warn_once(average, words)
                 state, counts, losses = self.run_epoch(state, progress)
+                lock.check()
                 state, record = self.boundary(state, counts, losses)
                 record["fluctuation"] = fluctuations(previous, record)
                 previous = record
-                append_line(path / "history.jsonl", record)
-                self.watch(state)
-                save_state(saved, identity, self.model, self.optimiser, state)
+                logs.add("history.jsonl", record)
+                self.watch(state, logs)
+                saved.save(state, logs)
                 seconds = round(time.perf_counter() - began, 3)
-                append_line(path / "times.jsonl", {"epoch": state.epoch, "seconds": seconds})
+                logs.add("times.jsonl", {"epoch": state.epoch, "seconds": seconds})
                 progress.epoch(state.epoch, record["loss"]["total"], *headline(record))
         return self.run
 
@@ -270,7 +270,7 @@ class Trainer:
         settings, self.chain = state.chain.renew(state.settings, self.base, feedback)
         return replace(state, settings=settings, chain=self.chain)
 
-    def watch(self, state: Progression) -> None:
+    def watch(self, state: Progression, logs: Logs) -> None:
         """Passive looks for the papers' curves; no slot can read what is written here."""
         epoch, config = state.epoch, self.config
         if not self.watched or (epoch % config.watch_every and epoch != config.epochs):
@@ -282,7 +282,7 @@ class Trainer:
             model = self.model if average is None else self._carry(average)
             if needs and model is not None:
                 record |= rates(self.checker.look(model, needs, self._moment(epoch)), name)
-        append_line(self.run.path / "watch.jsonl", record)
+        logs.add("watch.jsonl", record)
 
     def _carry(self, average: RunningAverage) -> nn.Module | None:
         """The shadow with an average's weights; None while there are none."""

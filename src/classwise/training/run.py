@@ -11,7 +11,8 @@ from classwise.foreign import installed
 from classwise.methods import METHODS
 from classwise.recipe import Recipe, compose
 from classwise.recipe_text import make_method
-from classwise.record.run_folder import RunFolder, read_lines
+from classwise.record.lines import are_rates, damaged_lines, read_lines
+from classwise.record.run_folder import RunFolder
 from classwise.training.config import TrainConfig
 from classwise.training.fluctuation import mean_fluctuation
 from classwise.training.watched import parse_watched
@@ -54,9 +55,14 @@ class Run(RunFolder):
         return compose(make_method(name, options, imports) for name, options in methods)
 
     @property
-    def finished_epochs(self) -> int:
-        """Epochs in its history."""
-        return len(self.history)
+    def looks(self) -> list[dict[str, Any]]:
+        """What was watched, one record per epoch that was looked at."""
+        path = self.path / "watch.jsonl"
+        records = read_lines(path)
+        for record in records:
+            if not are_rates({name: value for name, value in record.items() if name != "epoch"}):
+                raise damaged_lines(path, f"epoch {record['epoch']} has something else than rates")
+        return records
 
     @property
     def unopened_averages(self) -> list[str]:
@@ -79,7 +85,7 @@ class Run(RunFolder):
                 if wanted.seen.attack in found:
                     rates[record["epoch"]] = found[wanted.seen.attack]
         else:
-            for record in read_lines(self.path / "watch.jsonl"):
+            for record in self.looks:
                 known |= set(record) - {"epoch"}
                 if str(wanted) in record:
                     rates[record["epoch"]] = record[str(wanted)]

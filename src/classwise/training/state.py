@@ -21,6 +21,7 @@ from classwise.record.tensors import (
     with_prefix,
     write_tensors,
 )
+from classwise.sealed import Damaged
 from classwise.slots import Slots
 from classwise.training.average import RunningAverage
 
@@ -52,9 +53,10 @@ def save_state(
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     state: Progression,
+    more: Mapping[str, Tensor],
 ) -> None:
-    """Write all that a resume needs, atomically."""
-    tensors = with_prefix("model", model.state_dict())
+    """Write all that a resume needs, atomically; `more` is kept beside it."""
+    tensors = {**with_prefix("model", model.state_dict()), **more}
     some, momenta = pack_optimiser(optimiser)
     tensors |= some
     tables = {slot.name: getattr(state.settings, slot.name) for slot in fields(ClassSettings)}
@@ -87,11 +89,29 @@ def load_state(
     optimiser: torch.optim.Optimizer,
     start: Progression,
     device: torch.device,
-) -> Progression:
-    """Put a saved state back; `start` says what kinds of things it holds."""
+) -> tuple[Progression, dict[str, Tensor]]:
+    """Put a saved state back; `start` says what kinds of things it holds.
+
+    All tensors of the file are given back, too, with what was kept beside the state.
+    """
     tensors, about = read_tensors(path)
     if about.get("identity") != identity:
         raise ClasswiseError(f"{path} belongs to another run; choose another folder")
+    try:
+        return _put_back(tensors, about, model, optimiser, start, device), tensors
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as reason:
+        words = " ".join(str(reason).split())[:200]
+        raise Damaged(f"{path} is no state of this run ({words})") from None
+
+
+def _put_back(
+    tensors: Mapping[str, Tensor],
+    about: Mapping[str, Any],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    start: Progression,
+    device: torch.device,
+) -> Progression:
     model.load_state_dict(under_prefix("model", tensors))
     unpack_optimiser(optimiser, tensors, about["optimiser"])
     policies = [

@@ -64,7 +64,7 @@ class Fab:
         """Step to the linearised boundary, drawn towards the image."""
         rows = state.rows
         images, aim = rows.images, torch.stack((rows.target(), rows.labels), 1)
-        back = torch.where(state.wrong, _BACK, 1.0).to(images.dtype)
+        back = torch.ones_like(rows.radius).masked_fill_(state.wrong, _BACK)
         point = torch.lerp(images, state.point, per_image(back))
         _, height, slope = slope_at(scene.model, point, lambda z: _lead(z, aim))
         # two planes in one call: seen from the point, and from the image
