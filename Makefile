@@ -63,7 +63,7 @@ lint: .venv/installed ## Check format and lint
 types: .venv/installed ## Check types, strictly
 	$(BIN)/mypy
 
-check: test lint types ## All that CI runs (the layering test and the doctests are among the tests)
+check: test lint types ## Tests, lint and types (CI adds some of test-docs and mutants, and test-real)
 
 clean: ## Remove the virtual environment and caches, keep runs
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
