@@ -21,6 +21,7 @@ WALK = {
     "sealed": [],
     "locks": [],
     "spelling": [],
+    "progress": [],
     "types": [],
     "draws": [],
     "content": [],
@@ -28,7 +29,8 @@ WALK = {
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
     ],
     "data": [
-        *("places", "memory", "labels", "dataset", "batches", "view", "splits", "augment", "idbh"),
+        *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
+        *("augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
         *("download", "longtail", "arrays", "sources"),
     ],

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
+
+_OURS = (Path(__file__).parent, Path(importlib.__file__).parent)  # and who imports for us
 
 # Control codes but for tab and line feed, halves of characters, and marks that turn the direction
 # of writing: a terminal or a reader would be told something else than what stands there.
@@ -37,6 +41,25 @@ class ClasswiseError(ValueError):
     def __init__(self, words: str) -> None:
         # Names come from strangers' files: no message may speak to the terminal.
         super().__init__(defused(words))
+
+
+class OwnCodeError(ClasswiseError):
+    """Code of the user's own failed; its cause begins in their file, not in ours."""
+
+    @classmethod
+    def of(cls, words: str, reason: Exception) -> OwnCodeError:
+        """Say what was called, and keep of the reason what the user can put right."""
+        trace = reason.__traceback__
+        while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+            trace = trace.tb_next
+        said = " ".join(f"{type(reason).__name__}: {reason}".split())
+        error = cls(f"{words} ({said})")
+        error.__cause__ = reason.with_traceback(trace)
+        return error
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith("<frozen importlib") or any(map(Path(file).is_relative_to, _OURS))
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:

@@ -47,7 +47,7 @@ class RunFolder:
                 raise ClasswiseError(
                     f"{self.path} holds another run ({self.about.get('recipe_name')}, identity "
                     f"{self.about.get('identity')}, not {about['identity']}{reason}); choose "
-                    "another --out"
+                    "another folder"
                 )
             return
         self.check_place()
@@ -58,12 +58,12 @@ class RunFolder:
         for folder in (self.path, *self.path.parents):
             if folder.exists() and not folder.is_dir():
                 raise ClasswiseError(
-                    f"{self.path} cannot be a run folder: {folder} is a file; choose another --out"
+                    f"{self.path} cannot be a run folder: {folder} is a file; choose another folder"
                 )
         # A write cut short by a kill leaves a .part file, which is nobody's property.
         ours = self._card.exists() or not self.path.exists()
         if not ours and any(p.suffix not in (".part", ".lock") for p in self.path.iterdir()):
-            raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another --out")
+            raise ClasswiseError(f"{self.path} exists and is no run of ours; choose another folder")
 
     @property
     def _card(self) -> Path:

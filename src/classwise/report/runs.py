@@ -29,6 +29,9 @@ def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
     """Read run folders; one without an audit is refused with the command that makes one."""
     if not paths:
         raise ClasswiseError("no run given; name at least one run folder")
+    twice = [path for path, many in Counter(path.resolve() for path in paths).items() if many > 1]
+    if twice:
+        raise ClasswiseError(f"{twice[0].name} is named twice; name every run once")
     count = Counter(path.name for path in paths)
     runs = []
     for path in paths:
