@@ -36,7 +36,7 @@ WALK = {
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
-        *("asking", "blackbox", "averaged", "normalised", "twin", "subject"),
+        *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),

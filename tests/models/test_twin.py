@@ -74,6 +74,18 @@ def test_relus_in_place_and_scales_in_the_weights():
     assert not any("div" in node.name for node in called)
 
 
+def test_relu6_works_in_place_too():
+    def made():
+        parts = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 4, 3), nn.Flatten()
+        return nn.Sequential(*parts).eval()
+
+    model, images = seeded(made).double(), 60 * pictures(4).double()  # some answers are cut at 6
+    twin = quick_twin(model, images)
+    assert sum(bool(node.kwargs.get("inplace")) for node in twin.graph.nodes) == 1
+    assert (model[:3](images) == 6).any()
+    torch.testing.assert_close(slope(twin, images), slope(model, images), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_weights_are_laid_out_as_the_images(layout):
     model = seeded(lambda: built("cnn"))

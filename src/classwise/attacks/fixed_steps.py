@@ -78,7 +78,7 @@ class FixedSteps:
             if not bool(standing.any()):
                 break  # nobody is left, and not every model takes an empty batch
             images = images.clone()
-            for rows in torch.split(standing.nonzero().squeeze(1), subject.width):
+            for rows in torch.split(standing.nonzero().squeeze(1), subject.at_once(images)):
                 part = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
                 moved = self._moved(subject, part, threat, seed, restart)
                 answers = ask(subject.logits, moved, subject.width, subject.num_classes)
@@ -95,7 +95,9 @@ class FixedSteps:
         self, subject: Subject, batch: Batch, threat: Threat, seed: int, restart: int
     ) -> Images:
         """Perturb a batch; the draws depend on seed, attack and sample only."""
-        model, images, labels = subject.logits, batch.images, batch.labels
+        images, labels = batch.images, batch.labels
+        # The search asks the quicker twin; the model itself judges what comes of it.
+        model = subject.logits if self.logits == "all" else subject.quick(images)
         radius = threat.like(images, batch.index)
         seen = partial(all_outputs, model) if self.logits == "all" else model
         keyed = Batch(images, labels, draw_keys(batch.index, restart))

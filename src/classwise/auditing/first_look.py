@@ -1,12 +1,14 @@
 """A quick look at a model before its verdicts are believed: is it asked as it was trained?
 
-Every audit takes it, on a few of its images; it costs five passes over them.
+Every audit takes it, on a few of its images; it costs a pass over them, and three more over those
+that the model is wrong about.
 """
 
 from __future__ import annotations
 
 import torch
 from scipy import stats
+from torch import Tensor
 
 from classwise.attacks.borrowed import borrowed_generators
 from classwise.auditing.flags import FEW, Flag, tolerance
@@ -14,7 +16,7 @@ from classwise.data.splits import balanced_subset
 from classwise.data.view import View
 from classwise.models.asking import ask
 from classwise.models.subject import Subject
-from classwise.types import Batch, Labels, LogitModel, Logits
+from classwise.types import Batch, Images, Labels, LogitModel, Logits
 
 LOOKED_AT = 100  # images
 _SURE = 1e-3  # chance of a false flag
@@ -71,17 +73,27 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
     }
     right, flags = logits.argmax(1) == batch.labels, []
     for name, (probe, words) in probes.items():
-        try:
+
+        def now_right(few: Tensor, probe: Images = probe) -> int:
+            parts = torch.split(probe[few], width)
             with torch.no_grad():
-                parts = [model(part) for part in torch.split(probe, width)]
+                called = [model(part).argmax(1) for part in parts if len(part)]
+            return int((torch.cat(called) == batch.labels[few]).sum()) if called else 0
+
+        try:
+            won, lost = now_right(~right), 0
+            if _better(won, lost, len(right)):  # else the others cannot change that
+                lost = int(right.sum()) - now_right(right)
         except Exception:  # a model that refuses such images does not like them better
             continue
-        now = torch.cat(parts).argmax(1) == batch.labels
-        won, lost = int((now & ~right).sum()), int((right & ~now).sum())
-        gain = (won - lost) / max(len(right), 1)
-        if gain >= 0.1 and _beyond_chance(won, lost):
+        if _better(won, lost, len(right)):
             flags.append(Flag(name, f"{words} ({won} more right, {lost} fewer)"))
     return flags
+
+
+def _better(won: int, lost: int, count: int) -> bool:
+    """Whether a tenth more is right, and that by no chance."""
+    return won - lost >= max(0.1 * count, 1) and _beyond_chance(won, lost)
 
 
 def _label_flags(labels: Labels, logits: Logits) -> list[Flag]:

@@ -19,6 +19,7 @@ from classwise.errors import ClasswiseError
 from classwise.files import file_hash
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, eval_mode
+from classwise.models.at_once import LEAST, images_at_once
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model, onnx_files
 from classwise.models.classifier import Around, all_outputs
@@ -129,6 +130,14 @@ class Subject:
             self._found["twin"] = quick_twin(self.logits, images[:4])
         twin: LogitModel = self._found["twin"]
         return twin
+
+    def at_once(self, images: Images) -> int:
+        """How many images it is best asked about in one pass with gradients, found once."""
+        if self.black_box or len(images) <= LEAST:
+            return self.width
+        if "at once" not in self._found:
+            self._found["at once"] = images_at_once(self.quick(images), images, self.width)
+        return int(self._found["at once"])
 
     def _layout(self, few: Images) -> torch.memory_format:
         last, plain = torch.channels_last, torch.contiguous_format

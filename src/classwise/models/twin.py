@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.autograd.function import BackwardCFunction
-from torch.nn.functional import relu
+from torch.nn.functional import relu, relu6
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from classwise.types import Images, LogitModel, Logits
@@ -102,9 +103,9 @@ def _rewritten(model: nn.Module) -> nn.Module:
             _fold_norm(twin, before, node)
         elif alone and before.target is operator.truediv:
             _fold_scale(twin, before, node)
-        elif alone and _is_relu(twin, node) and _forgets_output(twin, before):
+        elif alone and (cutting := _cutting(twin, node)) and _forgets_output(twin, before):
             with twin.graph.inserting_after(node):
-                quick = twin.graph.call_function(relu, (before,), {"inplace": True})
+                quick = twin.graph.call_function(cutting, (before,), {"inplace": True})
             node.replace_all_uses_with(quick)
             twin.graph.erase_node(node)
     twin.delete_all_unused_submodules()
@@ -142,8 +143,12 @@ def _fold_scale(twin: fx.GraphModule, division: fx.Node, node: fx.Node) -> None:
         twin.graph.erase_node(division)
 
 
-def _is_relu(twin: fx.GraphModule, node: fx.Node) -> bool:
-    return isinstance(part_of(twin, node), nn.ReLU) or node.target in (relu, torch.relu)
+def _cutting(twin: fx.GraphModule, node: fx.Node) -> Callable[..., Tensor] | None:
+    """The function of a ReLU or ReLU6, whose gradients need the output alone; None for others."""
+    part = part_of(twin, node)
+    if isinstance(part, nn.ReLU) or node.target in (relu, torch.relu):
+        return relu
+    return relu6 if isinstance(part, nn.ReLU6) or node.target is relu6 else None
 
 
 def _forgets_output(twin: fx.GraphModule, node: fx.Node) -> bool:

@@ -72,10 +72,10 @@ def test_the_working_batch_stays_full_while_samples_wait(scene, attack):
     watched = Recorder(model)
     found = run((watched, batch, ball, radius), attack, width=16)
     assert max(watched.sizes) == 16
-    clean_calls, confirmations = 1 + 4, 4
+    clean_calls, confirmations = 1 + 1 + 4, 4
     inside = watched.sizes[clean_calls:-confirmations]
     # as many rows as iterations were spent: nobody is evaluated after the fall
-    spent = 2 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
+    spent = 2 + 2 + COUNT + int(found.iterations.sum()) + int((found.fell_to > 0).sum())
     if "square" in attack:  # it asks ahead where there is room, and some of that in vain
         assert spent <= sum(watched.sizes) < 1.5 * spent
     else:

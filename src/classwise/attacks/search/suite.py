@@ -28,9 +28,10 @@ from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch, Images, Labels, LogitModel, PerSample
 
-# Pixels in one pass on a processor: 96 images of 32×32. With more, activations leave the cache and
-# every image costs more. Between 64 and 128, which were timed with two small networks on two cores.
-_PIXELS = 96 * 32 * 32
+# Images in one pass on a processor, of a network that keeps little of them. With more, activations
+# leave the cache and every image costs more. Between 64 and 128, which were timed with two small
+# networks and images of 32×32 on two cores.
+_SMALL = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Suite:
     ) -> Judged:
         """Attack what stands with one search after the other."""
         progress = _Progress.of(subject, batch, threat)
-        width = _working_width(batch.images, subject.width, int(progress.standing.sum()))
+        width = _working_width(subject, batch.images, int(progress.standing.sum()))
         twin = subject.quick(batch.images)
         patches = _patches(twin, batch.images)
         scene = Scene(twin, threat.ball, seed, subject.num_classes, width, patches)
@@ -90,7 +91,7 @@ class _Progress:
     @classmethod
     def of(cls, subject: Subject, batch: Batch, threat: Threat) -> _Progress:
         """Before any search: what is wrong on the clean image has fallen already."""
-        width = _working_width(batch.images, subject.width, len(batch))
+        width = _working_width(subject, batch.images, len(batch))
         clean = ask(subject.logits, batch.images, width, subject.num_classes)
         predicted = clean.argmax(1)
         rows = Rows(
@@ -126,13 +127,13 @@ class _Progress:
         return Judged(self.predicted, self.gap, self.spent, self.fell_to, attacks, self.images)
 
 
-def _working_width(images: Images, width: int, count: int) -> int:
+def _working_width(subject: Subject, images: Images, count: int) -> int:
     """How many of `count` images to attack at a time; no result depends on it."""
     if images.device.type != "cpu":
-        return width
-    best = max(8, _PIXELS // (images.shape[2] * images.shape[3]))
+        return subject.width
+    best = min(_SMALL, subject.at_once(images))
     # a third more at once costs less than a second helping of a few
-    return min(width, count if best < count <= 4 * best // 3 else best)
+    return min(subject.width, count if best < count <= 4 * best // 3 else best)
 
 
 def _patches(twin: LogitModel, images: Images) -> Patches | None:

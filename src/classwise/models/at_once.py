@@ -1,0 +1,46 @@
+"""How many images go through a network at a time: as many as the memory that is kept holds."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from classwise.types import Images, LogitModel
+
+# Bytes that one pass on a processor may keep for its gradients. With several times as much, the
+# memory of a pass goes back to the system and every page is fetched anew for the next one
+# (`classwise.memory`); with a quarter of it, small calls begin to cost.
+_KEPT = 256 << 20
+LEAST = 8  # images, however large
+
+
+def images_at_once(model: LogitModel, images: Images, width: int) -> int:
+    """How many images to ask about in one pass, `width` at the most; no result depends on it.
+
+    Counted, never timed, so that it is the same whenever it is asked: half of what autograd keeps
+    of a pass over two images, beside the weights.
+
+    >>> images_at_once(nn.Flatten(), torch.zeros(9, 3, 4, 4), 500)
+    500
+    """
+    if images.device.type != "cpu" or min(len(images), width) <= LEAST:
+        return width
+    return min(width, max(LEAST, 2 * _KEPT // max(_kept(model, images[:2]), 1)))
+
+
+def _kept(model: LogitModel, images: Images) -> int:
+    """Bytes that autograd keeps of one pass, every block once and no weights."""
+    blocks: dict[int, int] = {}
+
+    def seen(tensor: Tensor) -> Tensor:
+        whole = tensor.untyped_storage()
+        blocks[whole.data_ptr()] = whole.nbytes()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(seen, lambda one: one):
+        logits = model(images.detach().requires_grad_())
+    del logits
+    if isinstance(model, nn.Module):
+        for weight in model.parameters():
+            blocks.pop(weight.untyped_storage().data_ptr(), None)
+    return sum(blocks.values())
