@@ -18,9 +18,7 @@ class Work(TorchDispatchMode):
         super().__init__()
         self.flops = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run it, and count it if it is worth counting."""
         out = func(*args, **(kwargs or {}))
         count = flop_registry.get(func._overloadpacket)
