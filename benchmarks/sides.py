@@ -118,7 +118,7 @@ def plain_model(task: Task, data: Dataset, state: dict[str, Tensor] | None) -> n
 def ours(
     source: DataSource, task: Task, state: dict[str, Tensor] | None = None, valid: str = "first:1"
 ) -> Callable[[], float | None]:
-    """An epoch of one batch in the package's own loop, with the class settings of a second epoch."""
+    """An epoch of one batch in the package's own loop, with a second epoch's class settings."""
     keep_freed_memory()
     config = TrainConfig(
         model=task.network, batch_size=task.batch + HELD, lr=RATE, schedule="constant", valid=valid

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, relu
 
+LARGE = "depthwise, 224 pixels"
 # expansion, channels, blocks, stride and kernel of each stage of EfficientNet-Lite0
 STAGES = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
           (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)]  # fmt: skip
@@ -91,6 +92,14 @@ def depthwise(classes: int = 1000) -> nn.Module:
             inside = outside
     layers += [_normed(inside, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(*layers, nn.Linear(1280, classes)).eval()
+
+
+def large_lesson(count: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """The depthwise network, images of 224 pixels, and the classes it gives them."""
+    model = depthwise()
+    images = torch.rand(count, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model, images, torch.cat([model(some).argmax(1) for some in images.split(16)])
 
 
 def _normed(

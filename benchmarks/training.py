@@ -14,8 +14,9 @@ import contextlib
 import io
 import statistics
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from measuring import Part, Steal, begin, end, gemm_peak, limit
@@ -32,17 +33,18 @@ FRIENDLY = "at(batchnorm=eval)+fat(rule=original,patience=1)"
 EVAL = {"train_mode": False}
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One recipe beside its script; ratios below the floor fail the run."""
 
     title: str
     recipe: str
     script: str
-    numbers: dict[str, Any] = {}
+    numbers: dict[str, Any] = field(default_factory=dict)
     classwise: bool = False
     plain: bool = False  # whether torchattacks can do it, too
-    floor: dict[str, float] = {}
-    goal: dict[str, float] = {}
+    floor: dict[str, float] = field(default_factory=dict)
+    goal: dict[str, float] = field(default_factory=dict)
 
     def task(self, network: str, home: Path) -> Task:
         """The row on a network."""

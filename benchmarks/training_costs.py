@@ -1,4 +1,4 @@
-"""What training needs beside seconds a step: memory, how it grows, where the time goes, an epoch."""
+"""What training needs besides: memory, how steps grow, where their time goes, a whole epoch."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from classwise import estimate
 from classwise.data.dataset import Dataset, DataSource
 from classwise.memory import PeakMemory
+from classwise.record.lines import read_lines
 
 NET = "resnet9(width=16)"
 CLASSES_ALIKE = 1.05  # the most that a hundred times as many classes may cost
@@ -170,12 +171,6 @@ def part_epoch(args: argparse.Namespace) -> None:
     steps = next(part for part in found.parts if part.name == "steps")
     epochs = run.config.epochs
     rest = (found.seconds - found.parts[0].seconds - steps.seconds) / epochs
-    real = [line["seconds"] for line in _times(run.path)]
+    real = [line["seconds"] for line in read_lines(run.path / "times.jsonl")]
     print(f"\nAn epoch takes {steps.seconds / epochs:.1f} s of steps and {rest:.1f} s beside them; "
           f"when it was trained here, it took {statistics.median(real):.1f} s.")  # fmt: skip
-
-
-def _times(folder: Path) -> list[dict[str, float]]:
-    from classwise.record.lines import read_lines
-
-    return read_lines(folder / "times.jsonl")
