@@ -67,9 +67,8 @@ def pictures(count: int) -> tuple[Tensor, Tensor]:
     return test.images[:count].float().div_(255), test.labels[:count]
 
 
-def lessons(name: str, cache: Path, count: int) -> Tensor:
-    """Rows of training images that a network was trained on, as many of each class as of others."""
-    labels = open_data("cifar10").train.labels
-    rows = rows_to_use(labels, trained(name, cache).config)[0]
+def lessons(labels: Tensor, run: Run, count: int) -> Tensor:
+    """Rows of some training images that a network was trained on, in a mixed order."""
+    rows = rows_to_use(labels, run.config)[0]
     mixed = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     return rows[mixed[:count]]

@@ -170,28 +170,17 @@ def friendly(
     """FAT's own code on AT: eval mode, a batch that shrinks, noise at every step."""
     eps = script.eps[labels].view(-1, 1, 1, 1)
     start = (images + (2 * noise.uniform(images) - 1) * eps).clamp(0, 1)
-    whose = torch.arange(len(labels))
 
     def height(logits: Tensor, going: Tensor) -> Tensor:
         return cross_entropy(logits, labels[going])
 
+    def jitter(number: int) -> Tensor:
+        return 0.001 * noise.normal(images, f"jitter {number}")
+
     with pupil.mode(False):
         pupil.model(images)  # its clean prediction, which only its other losses need
-        robust = images.clone()
-        lives = torch.full_like(labels, script.patience)
-        now, going = start, whose
-        for number in range(script.steps):
-            now, slope, wrong = _asked(pupil.model, now, going, labels, height)
-            stays = ~(wrong & (lives[going] == 0))
-            lives[going] -= (wrong & stays).long()
-            robust[going[~stays]] = now[~stays]
-            going = going[stays]
-            if not len(going):
-                break
-            jitter = 0.001 * noise.normal(images, f"jitter {number}")[going]
-            now = _near(now[stays] + script.step * slope[stays].sign() + jitter,
-                        images[going], eps[going])  # fmt: skip
-        robust[going] = now if len(going) else robust[going]
+        chase = Chase(pupil.model, images, labels, script, height, jitter)
+        robust = chase.until_wrong(start, script.patience)
     pupil.learn(cross_entropy(pupil.model(robust), labels), None)
     return [robust]
 
@@ -199,9 +188,18 @@ def friendly(
 def bat(pupil: Pupil, images: Tensor, labels: Tensor, script: Script, noise: Noise) -> list[Tensor]:
     """BAT: last clean and first adversarial iterates, on batches that shrink, in eval mode."""
     model = pupil.model
+
+    def chased(purpose: str, lives: int | None) -> Tensor:
+        clean = model(images)  # with its graph: every backward goes through it, as in that code
+        start = (images + 0.001 * noise.normal(images, purpose)).clamp(0, 1)
+
+        def height(logits: Tensor, going: Tensor) -> Tensor:
+            return _divergence(logits, clean[going]).sum()
+
+        return Chase(model, images, labels, script, height).until_wrong(start, lives)
+
     with pupil.mode(False):
-        last = _until_wrong(model, images, labels, script, noise, "start lastclean", lives=None)
-        first = _until_wrong(model, images, labels, script, noise, "start", lives=1)
+        last, first = chased("start lastclean", None), chased("start", 1)
     one, other, natural = model(last), model(first), model(images)
     loss = cross_entropy(one, labels) + script.beta * _divergence(other, natural).sum(1).mean()
     even = torch.full_like(one, 1 / one.shape[1])
@@ -210,6 +208,49 @@ def bat(pupil: Pupil, images: Tensor, labels: Tensor, script: Script, noise: Noi
         loss = loss + (chances * (chances.log() - even.log())).sum(1).mean()
     pupil.learn(loss, None)
     return [last, first, images]
+
+
+@dataclass(frozen=True)
+class Chase:
+    """FAT's and BAT's attack: a sample that is done leaves the batch."""
+
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+    script: Script
+    height: Callable[[Tensor, Tensor], Tensor]  # of logits, and of whom they are
+    jitter: Callable[[int], Tensor] | None = None
+
+    def until_wrong(self, now: Tensor, lives: int | None) -> Tensor:
+        """Go `lives` errors beyond the first, or, with None, back to the iterate before it."""
+        eps = self.script.eps[self.labels].view(-1, 1, 1, 1)
+        emitted, before = now.clone(), now
+        left = torch.full_like(self.labels, lives or 0)
+        going = torch.arange(len(self.labels))
+        for number in range(self.script.steps):
+            now, slope, wrong = self._asked(now, going)
+            stays = ~(wrong & (left[going] == 0))
+            left[going] -= (wrong & stays).long()
+            emitted[going[~stays]] = (now if lives is not None else before)[~stays]
+            going = going[stays]
+            if not len(going):
+                return emitted
+            before = now[stays]
+            by = self.script.step * slope[stays].sign()
+            by = by if self.jitter is None else by + self.jitter(number)[going]
+            near, reach = self.images[going], eps[going]
+            now = torch.min(torch.max(before + by, near - reach), near + reach).clamp(0, 1)
+        emitted[going] = now
+        return emitted
+
+    def _asked(self, now: Tensor, going: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The iterates, their slopes, and who is wrong; backward goes through all with a graph."""
+        now = now.detach().requires_grad_()
+        logits = self.model(now)
+        self.model.zero_grad()
+        self.height(logits, going).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+        assert now.grad is not None
+        return now.detach(), now.grad, logits.argmax(1) != self.labels[going]
 
 
 STEPS: dict[str, Step] = {
@@ -230,10 +271,6 @@ def _start(images: Tensor, eps: Tensor, noise: Noise) -> Tensor:
 def _moved(delta: Tensor, by: Tensor, images: Tensor, eps: Tensor) -> Tensor:
     delta = torch.max(torch.min(delta + by, eps), -eps)
     return torch.max(torch.min(delta, 1 - images), 0 - images)
-
-
-def _near(now: Tensor, images: Tensor, eps: Tensor) -> Tensor:
-    return torch.min(torch.max(now, images - eps), images + eps).clamp(0, 1)
 
 
 def _climb(
@@ -259,53 +296,3 @@ def _climb(
 def _divergence(robust: Tensor, clean: Tensor) -> Tensor:
     """KL(p(x)‖p(x′)) by class."""
     return kl_div(log_softmax(robust, 1), softmax(clean, 1), reduction="none")
-
-
-def _asked(
-    model: nn.Module,
-    now: Tensor,
-    going: Tensor,
-    labels: Tensor,
-    height: Callable[[Tensor, Tensor], Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The iterates, their slopes, and who is wrong; backward goes through all that has a graph."""
-    now = now.detach().requires_grad_()
-    logits = model(now)
-    model.zero_grad()
-    height(logits, going).backward(retain_graph=True)  # type: ignore[no-untyped-call]
-    assert now.grad is not None
-    return now.detach(), now.grad, logits.argmax(1) != labels[going]
-
-
-def _until_wrong(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    script: Script,
-    noise: Noise,
-    purpose: str,
-    lives: int | None,
-) -> Tensor:
-    """BAT's two attacks: to the iterate before the first error, or `lives` steps beyond it."""
-    clean = model(images)  # with its graph: every backward goes through it, as in that code
-    eps = script.eps[labels].view(-1, 1, 1, 1)
-    now = (images + 0.001 * noise.normal(images, purpose)).clamp(0, 1)
-    emitted, before = now.clone(), now
-    left = torch.full_like(labels, lives or 0)
-    going = torch.arange(len(labels))
-
-    def height(logits: Tensor, going: Tensor) -> Tensor:
-        return _divergence(logits, clean[going]).sum()
-
-    for _ in range(script.steps):
-        now, slope, wrong = _asked(model, now, going, labels, height)
-        stays = ~(wrong & (left[going] == 0))
-        left[going] -= (wrong & stays).long()
-        emitted[going[~stays]] = (now if lives is not None else before)[~stays]
-        going = going[stays]
-        if not len(going):
-            return emitted
-        before = now[stays]
-        now = _near(before + script.step * slope[stays].sign(), images[going], eps[going])
-    emitted[going] = now
-    return emitted

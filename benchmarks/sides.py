@@ -91,13 +91,19 @@ def built(side: str, task: Task) -> Callable[[], float | None]:
 
 def lesson(task: Task) -> tuple[Dataset, dict[str, Tensor] | None]:
     """The images of a task, and the weights that its network begins with, if it is trained."""
-    data, count = open_data("cifar10").train, task.batch + HELD
-    known = trained(STEPPED, task.home)
-    rows = lessons(STEPPED, task.home, count)
+    data, model, state = _loaded(task.home, task.batch + HELD)
+    return data, state if model == task.network else None
+
+
+@lru_cache
+def _loaded(home: Path, count: int) -> tuple[Dataset, str, dict[str, Tensor]]:
+    """Images that the trained network has learned from, its name and its weights; loaded once."""
+    run = trained(STEPPED, home)
+    data = open_data("cifar10").train
+    rows = lessons(data.labels, run, count)
     # neither moved nor mirrored: every side sees the same images
     data = replace(data.subset(rows), mirrored=False, moved=0)
-    fits = known.config.model == task.network
-    return data, known.model("last").state_dict() if fits else None
+    return data, run.config.model, run.model("last").state_dict()
 
 
 def floats(data: Dataset, count: int) -> tuple[Tensor, Tensor]:
