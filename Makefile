@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-real mutants bench bench-train equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real mutants bench bench-train equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ QUICK := tests/laws tests/test_shape.py tests/test_layering.py tests/test_recipe
 test-quick: .venv/installed ## Run the laws and one case each, in under 90 seconds on two cores
 	$(BIN)/python -m pytest -n auto --one-case $(QUICK)
 
+test-docs: .venv/installed ## Run every code block of README and docs, at a smoke setting (PAGES=README.md: that page)
+	$(BIN)/python tests/doc_pages.py $(PAGES)
+
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
@@ -64,7 +67,7 @@ lint: .venv/installed ## Check format and lint
 types: .venv/installed ## Check types, strictly
 	$(BIN)/mypy
 
-check: test lint types ## All that CI runs (the layering test and the doctests are among the tests)
+check: test lint types ## Tests, lint and types (CI adds some of test-docs and mutants, and test-real)
 
 clean: ## Remove the virtual environment and caches, keep runs
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

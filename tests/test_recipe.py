@@ -178,7 +178,7 @@ class TestDefaults:
         assert parse_recipe("trades+ccm").canonical["ccm"]["margin_floor"] == 0.3
         for base in ("at", "trades"):
             recipe = parse_recipe(f"{base}+ccm(margin_floor=0.4)")
-            assert recipe.slots.policies[0].floor == 0.4
+            assert recipe.slots.policies[0].margin_floor == 0.4
 
     def test_trades_is_plain_unless_asked(self):
         assert parse_recipe("trades").canonical["trades"]["normalised"] is False

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from classwise.doors.targets import Wish, audit_target
+from classwise.doors.targets import audit_target
+from classwise.doors.wish import Wish
 from classwise.locks import FolderLock
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import rich_table
@@ -31,7 +32,7 @@ CONFIG = TrainConfig(
 def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) -> Path:
     """Train, audit, report; runs that are already there are not trained again."""
     paths = [folder / recipe for recipe in RECIPES]
-    with FolderLock(folder, "the quickstart", remedy="wait for it, or choose another --out"):
+    with FolderLock(folder, "the quickstart", remedy="wait for it, or choose another folder"):
         for recipe, path in zip(RECIPES, paths, strict=True):
             train(recipe, CONFIG, out=path, resume=True, device=device, quiet=quiet)
             audit_target(Wish(str(path), device=device, quiet=quiet))

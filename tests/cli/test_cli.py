@@ -173,8 +173,8 @@ def test_pickled_and_damaged_weights_are_refused(trained, tmp_path):
 def test_a_recipe_file_and_its_settings(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('compose = "trades + ccm"\n[ccm]\nmargin_floor = 0.4\n')
-    assert "floor=0.4" in run("recipe", str(file)).output
-    assert "floor=0.6" in run("recipe", str(file), "--set", "ccm.margin_floor=0.6").output
+    assert "margin_floor=0.4" in run("recipe", str(file)).output
+    assert "margin_floor=0.6" in run("recipe", str(file), "--set", "ccm.margin_floor=0.6").output
 
 
 def test_presets_fill_in_only_what_was_left_open(tmp_path):

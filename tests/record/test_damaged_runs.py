@@ -111,7 +111,7 @@ class TestHistory:
         good = path.read_bytes()
         path.write_bytes(b"".join(LINES[damage](good.splitlines(keepends=True))))
         assert path.read_bytes() != good
-        with refused("history.jsonl is damaged", "--resume"):
+        with refused("history.jsonl is damaged", "resume the training"):
             _ = run.history
         assert files(again(run)) == files(straight)
         assert "written again from the state" in " ".join(capfd.readouterr().err.split())

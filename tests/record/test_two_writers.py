@@ -104,7 +104,7 @@ def test_a_second_training_is_told_who_trains_there_or_waits(here):
     code, _, wrong = end(start(here, *words, "--resume"))
     assert code == 2
     (line,) = wrong.strip().splitlines()
-    for part in ("run is in use by process", str(first.pid), "training since", "--wait", "--out"):
+    for part in ("run is in use by process", str(first.pid), "training since", "(--wait)"):
         assert part in line
     assert waiting.poll() is None
     first.send_signal(signal.SIGTERM)

@@ -16,7 +16,7 @@ class TestFolder:
     def test_training_twice_into_one_folder_is_refused(self, go):
         run = go("run", epochs=1)
         before = record(run)
-        with refused("already holds 1 epochs", "--resume"):
+        with refused("already holds 1 epochs", "resume=True"):
             go("run", epochs=1)
         assert record(run) == before
 
@@ -29,7 +29,7 @@ class TestFolder:
     def test_a_folder_with_another_run_is_refused(self, go, other, resume):
         run = go("run", "at(steps=1)", epochs=1)
         before = record(run)
-        with refused("holds another run", "at", "--out"):
+        with refused("holds another run", "at", "another folder"):
             go("run", resume=resume, **{"recipe": "at(steps=1)", "epochs": 1, **other})
         assert record(run) == before
 

@@ -58,8 +58,8 @@ def test_a_subset_of_one_image_per_class_trains(tiny):
 
 def test_a_file_is_no_folder(tiny):
     Path("run").write_text("a thesis")
-    assert "run is a file; choose another --out" in told()
-    assert "run is a file; choose another --out" in told("--out", "run/inside")
+    assert "run is a file; choose another folder" in told()
+    assert "run is a file; choose another folder" in told("--out", "run/inside")
     assert "holds no run" in told("--resume")
     with refused("run is a file"):
         train("clean", out="run", source=tiny(), epochs=1, quiet=True)

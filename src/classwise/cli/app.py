@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import re
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
-from rich.console import Console
 
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, OwnCodeError, defused
+from classwise.terminal import Terminal
 
+_PYTHONS = re.compile(r"\b(resume|wait)=True\b")  # how errors spell what is an option here
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -23,24 +26,46 @@ app = typer.Typer(
     "Exit codes: 0 yes or done, 1 no (gate, --question), 2 wrong use, 3 undecided (gate, "
     "--question), 130 interrupted, 143 terminated.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 data_app = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-out = Console()
+out = Terminal()
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from classwise import __version__
+
+        print(f"classwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _before(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say it and exit."),
+    ] = False,
+) -> None:
+    pass
+
 
 Sets = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4."
+        "--set",
+        help="METHOD.OPTION=VALUE, or a training option such as weight_decay=2e-4; may be "
+        "repeated. (default: none)",
     ),
 ]
 Imports = Annotated[
     list[str] | None,
     typer.Option(
-        "--import", metavar="MODULE", help="A recipe file may use the methods of this module."
+        "--import",
+        metavar="MODULE",
+        help="A recipe file may use the methods of this module. (default: none)",
     ),
 ]
 SkipBad = Annotated[
@@ -71,7 +96,7 @@ def main() -> None:
 
 def fail(words: str, code: int = WRONG_USE) -> NoReturn:
     """Say what went wrong on one line and leave."""
-    print(f"classwise: {' '.join(words.split())}", file=sys.stderr)
+    print(f"classwise: {defused(' '.join(words.split()))}", file=sys.stderr)
     raise SystemExit(code)
 
 
@@ -82,8 +107,12 @@ def kindly(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except ClasswiseError as reason:
+        except OwnCodeError as reason:
+            if reason.__cause__ is not None:
+                traceback.print_exception(reason.__cause__)
             fail(str(reason))
+        except ClasswiseError as reason:
+            fail(_PYTHONS.sub(r"--\1", str(reason)))
         except KeyboardInterrupt as how:
             _stop(how, _to_go_on(command.__name__, kwargs))
 

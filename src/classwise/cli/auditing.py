@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,6 +11,7 @@ from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
 from classwise.cli.printing import (
     check_classes,
     command_for_all,
+    lead_on,
     listed,
     normalisation,
     only_reading,
@@ -18,11 +19,9 @@ from classwise.cli.printing import (
     question_code,
     say_healthy,
     say_remarks,
+    write_page,
 )
 from classwise.errors import ClasswiseError
-
-if TYPE_CHECKING:
-    from classwise.report.runs import ReportRun
 
 
 @app.command()
@@ -31,11 +30,17 @@ def audit(
     context: typer.Context,
     target: Annotated[
         str | None,
-        typer.Argument(help="A run folder, a weights file, module:callable, or an .onnx file."),
+        typer.Argument(
+            help="A run folder, a weights file, module:callable, or an .onnx file. "
+            "(default: none, with --from)"
+        ),
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option("--model", help="module:callable of a run trained with a model of your own."),
+        typer.Option(
+            "--model",
+            help="module:callable of a run trained with a model of your own. (default: none)",
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Data set. (default: the run's)")] = None,
     attacks: Annotated[
@@ -51,25 +56,37 @@ def audit(
     ] = None,
     weights: Annotated[
         str,
-        typer.Option(help="Names from the run, or `all`; beside module:callable, a file."),
+        typer.Option(
+            help="Names from the run, or `all`; beside module:callable, a file. (default: last, "
+            "also of each average)"
+        ),
     ] = "",
     normalise: Annotated[
         str | None,
-        typer.Option(help="What the model expects and does not do: cifar10, imagenet, …"),
+        typer.Option(
+            help="What the model expects and does not do: cifar10, imagenet, … (default: none)"
+        ),
     ] = None,
     mean: Annotated[
-        str | None, typer.Option(help="The same by its means, such as 0.5,0.5,0.5; with --std.")
+        str | None,
+        typer.Option(
+            help="The same by its means, such as 0.5,0.5,0.5; with --std. (default: none)"
+        ),
     ] = None,
-    std: Annotated[str | None, typer.Option(help="Deviations that go with --mean.")] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Deviations that go with --mean. (default: none)")
+    ] = None,
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
     limit: Annotated[int, typer.Option(help="So many images, balanced; 0 is all.", min=0)] = 0,
     minutes: Annotated[
-        float | None, typer.Option(help="Audit as much as fits into so many minutes.")
+        float | None,
+        typer.Option(help="Audit as much as fits into so many minutes. (default: all)"),
     ] = None,
     question: Annotated[
-        str | None, typer.Option(help='Stop as soon as this is settled: "worst>=0.2".')
+        str | None,
+        typer.Option(help='Stop as soon as this is settled: "worst>=0.2". (default: none)'),
     ] = None,
     health: Annotated[
         bool, typer.Option("--health", help="Probe for gradient masking and broken evaluation.")
@@ -79,10 +96,13 @@ def audit(
     ] = 1,
     groups: Annotated[
         Path | None,
-        typer.Option(help="CSV of the images' attributes: sample,camera,… (docs/groups.md)."),
+        typer.Option(
+            help="CSV of the images' attributes: sample,camera,… (docs/groups.md). (default: none)"
+        ),
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option("--from", help="Recompute from stored predictions; no model.")
+        Path | None,
+        typer.Option("--from", help="Recompute from stored predictions; no model. (default: none)"),
     ] = None,
     batch_size: Annotated[
         int,
@@ -93,13 +113,16 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of the attacks' random draws.")] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Where to keep the audits of a model that is no run."),
+        typer.Option(
+            "--out", help="Where to keep the audits of a model that is no run. (default: nowhere)"
+        ),
     ] = None,
     classes: Annotated[
         str, typer.Option(help="all: list every class, also of more than 20.", metavar="all|worst")
     ] = "worst",
     page: Annotated[
-        Path | None, typer.Option("--report", help="Write the report of the run here, too.")
+        Path | None,
+        typer.Option("--report", help="Write the report of the run here, too. (default: nowhere)"),
     ] = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
@@ -113,7 +136,8 @@ def audit(
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
     from classwise.data.sources import with_option
-    from classwise.doors.targets import Wish, audit_target
+    from classwise.doors.targets import audit_target
+    from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
 
     everything = check_classes(classes)
@@ -160,19 +184,6 @@ def audit(
         raise typer.Exit(question_code(audits))
 
 
-def lead_on(where: Path | None, page: Path | None) -> None:
-    """After an audit: write its page if one was asked for, or say what comes next."""
-    if page is not None:
-        if where is None:
-            raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
-        write_page([where], page)
-        out.print(f"Wrote {page}", soft_wrap=True)
-    elif where is not None:
-        out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
-    else:
-        out.print("Nothing was kept; --out FOLDER keeps audits, and goes on where one broke off.")
-
-
 @app.command()
 @kindly
 def diff(
@@ -182,14 +193,17 @@ def diff(
         str, typer.Option(help="Conditions to compare. (default: all in common)")
     ] = "",
     weights: Annotated[
-        str, typer.Option(help="Which weights to compare: of both, or FIRST,SECOND.")
+        str,
+        typer.Option(help="Which weights to compare: of both, or FIRST,SECOND. (default: last)"),
     ] = "",
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: test, or the only one audited)")
     ] = "",
     groups: Annotated[
         list[str] | None,
-        typer.Option(help="A grouping to compare beside the classes; may be repeated."),
+        typer.Option(
+            help="A grouping to compare beside the classes; may be repeated. (default: none)"
+        ),
     ] = None,
 ) -> None:
     """Compare two audited models class by class, on the same images.
@@ -223,10 +237,14 @@ def gate(
     contract: Annotated[Path, typer.Argument(help="A TOML file of rules.")],
     run: Annotated[Path, typer.Argument(help="An audited run.")],
     baseline: Annotated[
-        Path | None, typer.Option(help="The audited run that must not be undercut.")
+        Path | None, typer.Option(help="The audited run that must not be undercut. (default: none)")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a Markdown comment here.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write JUnit XML here. (default: nowhere)")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a Markdown comment here. (default: nowhere)")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Undecided rules close the gate and fail in JUnit.")
     ] = False,
@@ -275,14 +293,3 @@ def report(
     out.print(rich_table(audits))
     say_remarks(audits)
     out.print(f"Wrote {to}", soft_wrap=True)
-
-
-def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
-    """Write the audits of runs, and say so of a second file."""
-    from classwise.doors import folders
-    from classwise.report.tables import csv_groups
-
-    loaded = folders.report(runs, to)
-    if to.suffix == ".csv" and csv_groups([entry for run in loaded for entry in run.audits]):
-        out.print(f"Wrote {folders.groups_file(to)}", soft_wrap=True)
-    return loaded

@@ -14,6 +14,7 @@ from classwise.errors import ClasswiseError, unknown
 
 if TYPE_CHECKING:
     from classwise.judging.audits import AuditedWeights
+    from classwise.report.runs import ReportRun
 
 CLASSES = ("worst", "all")
 
@@ -126,6 +127,30 @@ def say_remarks(audits: Sequence[AuditedWeights]) -> None:
 
     for line in remarks(audits):
         _say(line)
+
+
+def lead_on(where: Path | None, page: Path | None) -> None:
+    """After an audit: write its page if one was asked for, or say what comes next."""
+    if page is not None:
+        if where is None:
+            raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
+        write_page([where], page)
+        out.print(f"Wrote {page}", soft_wrap=True)
+    elif where is not None:
+        out.print(f"Next: classwise report {where} --out report.html", soft_wrap=True)
+    else:
+        out.print("Nothing was kept; --out FOLDER keeps audits, and goes on where one broke off.")
+
+
+def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
+    """Write the audits of runs, and say so of a second file."""
+    from classwise.doors import folders
+    from classwise.report.tables import csv_groups
+
+    loaded = folders.report(runs, to)
+    if to.suffix == ".csv" and csv_groups([entry for run in loaded for entry in run.audits]):
+        out.print(f"Wrote {folders.groups_file(to)}", soft_wrap=True)
+    return loaded
 
 
 def _say(line: str) -> None:

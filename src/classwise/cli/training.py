@@ -61,16 +61,20 @@ def train(
         str | None, typer.Option(help="Model, or your own module:callable. (default: cnn)")
     ] = None,
     begin: Annotated[
-        str | None, typer.Option(help="Weights to begin from: RUN, RUN@best, or a file.")
+        str | None,
+        typer.Option(help="Weights to begin from: RUN, RUN@best, or a file. (default: random)"),
     ] = None,
     freeze: Annotated[
-        str | None, typer.Option(help="Parts that do not train, such as features or features.0*.")
+        str | None,
+        typer.Option(
+            help="Parts that do not train, such as features or features.0*. (default: none)"
+        ),
     ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
             help="Settings for what you leave open: minutes, hours, paper, or paper:NAME with a "
-            "method of the recipe for its released script, as in paper:wat."
+            "method of the recipe for its released script, as in paper:wat. (default: none)"
         ),
     ] = None,
     eps: Annotated[
@@ -93,7 +97,8 @@ def train(
         int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
     ] = None,
     watch: Annotated[
-        str | None, typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema.")
+        str | None,
+        typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema. (default: none)"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="All draws follow from it. (default: 0)")] = None,
     folder: Annotated[
@@ -195,10 +200,14 @@ def study(
     seeds: Annotated[int, typer.Option(help="Seeds per recipe.", min=2)] = 5,
     also: Annotated[
         list[str] | None,
-        typer.Option(help="One more recipe beside those of the study, such as at+mymodule:My."),
+        typer.Option(
+            help="One more recipe beside those of the study, as at+mymodule:My. (default: none)"
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
-    folder: Annotated[Path | None, typer.Option("--out", help="Where the runs go.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the runs go. (default: runs/study-digits)")
+    ] = None,
     table: Annotated[
         Path | None, typer.Option(help="Markdown file for the table. (default: in --out)")
     ] = None,

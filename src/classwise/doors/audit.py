@@ -12,7 +12,8 @@ from classwise.auditing.first_look import first_look
 from classwise.auditing.plan import Plan
 from classwise.auditing.progress import Bar, warn
 from classwise.auditing.run import run_audit
-from classwise.data.view import View, given_images
+from classwise.data.loaders import images_and_labels
+from classwise.data.view import View
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
@@ -29,7 +30,7 @@ BLACK_BOX_ATTACKS = ("clean", "square")
 def audit(
     model: LogitModel | str,
     images: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     attacks: str | Sequence[Any] = DEFAULT_ATTACKS,
     eps: float | str | Any = 8 / 255,
@@ -51,19 +52,19 @@ def audit(
     The model may be a torch module or a function; it is used in eval mode on its own device and
     left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
     `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
-    shaped (n, channels, height, width). `attacks` are names, attack objects of ours, torchattacks,
-    foolbox or ART, or image transforms of your own; `eps` is one radius, or one per image. A model
-    that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so
-    many passes instead. `normalise` is what the model expects and does not do itself: `cifar10`,
-    `imagenet`, or a pair of means and deviations. `groups` are attributes of the images, such as
-    {"camera": ["front", "rear", …]}, one entry per image: `report.by("camera")["pgd-20"].worst`
-    (docs/groups.md).
+    shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or data set
+    of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects of ours,
+    torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or one per
+    image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits
+    the mean of so many passes instead. `normalise` is what the model expects and does not do
+    itself: `cifar10`, `imagenet`, or a pair of means and deviations. `groups` are attributes of the
+    images, such as {"camera": ["front", "rear", …]}, one entry per image (docs/groups.md).
 
     With `out` the verdicts are kept in that folder, piece by piece: what it holds is not attacked
     again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
     function must have one, and another one whenever it answers differently.
     """
-    pixels = given_images(images)
+    pixels, labels = images_and_labels(images, labels)
     known = None if class_names is None else len(class_names)
     how = None if normalise is None else Normalisation.of(normalise)
     subject = Subject.of(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from classwise.errors import ClasswiseError
 from classwise.judging.groups import CLASS, Grouping, of_classes
 from classwise.record.rows import Predictions
+from classwise.spelling import few_names
 from classwise.statistics.intervals import Rates, check_level
 from classwise.statistics.paired import holm, mcnemar, paired_interval
 from classwise.statistics.worst_change import worst_change_interval
@@ -127,7 +128,7 @@ class Difference:
             )
         for word, names in (("better", self.better), ("worse", self.worse)):
             if names:
-                parts.append(f"{word}: {', '.join(names)}")
+                parts.append(f"{word}: {few_names(names, 10)}")
         if self.unpaired:
             parts.append(f"{self.unpaired} images were seen by one model only and left out")
         return "; ".join(parts)

@@ -32,7 +32,7 @@ class CalibratedMargin(RenewedPolicy):
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"margin"})
-    floor: float  # λ₁
+    margin_floor: float  # λ₁
     start: float = 1  # first calibrated epoch
 
     def update(
@@ -41,7 +41,7 @@ class CalibratedMargin(RenewedPolicy):
         """Scale the base margin by λ₁ plus the robust accuracy of the class."""
         if not feedback.trained or feedback.epoch < epoch_of(self.start, feedback.epochs):
             return settings, self
-        scale = self.floor + feedback.counts[TRAIN_ROBUST].known_accuracy
+        scale = self.margin_floor + feedback.counts[TRAIN_ROBUST].known_accuracy
         return replace(settings, margin=settings.margin * scale.to(settings.margin)), self
 
 
@@ -50,7 +50,7 @@ class CalibratedBeta(ClassPolicy):
     """CCR: β_k = (λ₂ + t_k) · β, so a class already robust is held to its clean prediction more."""
 
     writes: ClassVar[frozenset[str]] = frozenset({"beta"})
-    floor: float  # λ₂
+    beta_floor: float  # λ₂
     start: float = 1  # first calibrated epoch
 
     def update(
@@ -59,7 +59,7 @@ class CalibratedBeta(ClassPolicy):
         """Scale the base β by λ₂ plus the robust accuracy of the class."""
         if feedback.epoch < max(1, epoch_of(self.start, feedback.epochs)):
             return settings, self
-        scale = self.floor + feedback.counts[TRAIN_ROBUST].known_accuracy
+        scale = self.beta_floor + feedback.counts[TRAIN_ROBUST].known_accuracy
         return replace(settings, beta=settings.beta * scale.to(settings.beta)), self
 
 

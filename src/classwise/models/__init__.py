@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, OwnCodeError, unknown
 from classwise.models.classifier import Classifier
 from classwise.models.extra import with_extra_outputs
 from classwise.models.resnet import preactresnet18, resnet18, resnet50
@@ -117,11 +117,11 @@ def import_object(spec: str) -> Any:
         sys.path.insert(0, os.getcwd())
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as reason:
-        raise ClasswiseError(f"{spec}: {reason}; run in the folder that holds it") from None
     except Exception as reason:  # whatever a module of the user's may raise
-        words = " ".join(f"{type(reason).__name__}: {reason}".split())
-        raise ClasswiseError(f"{spec}: {module_name} cannot be imported ({words})") from reason
+        missing = reason.name if isinstance(reason, ModuleNotFoundError) else None
+        if missing and f"{module_name}.".startswith(f"{missing}."):  # not one that it imports
+            raise ClasswiseError(f"{spec}: {reason}; run in the folder that holds it") from None
+        raise OwnCodeError.of(f"{spec}: {module_name} cannot be imported", reason) from reason
     try:
         return operator.attrgetter(name)(module)
     except AttributeError:
@@ -151,7 +151,10 @@ def _own_model(spec: str, options: dict[str, Any], num_classes: int, channels: i
             and not any(parameter.kind == parameter.VAR_KEYWORD for parameter in wanted.values())
         ):
             raise unknown(f"option of {spec}", option, wanted)
-    model = found(**chosen)
+    try:
+        model = found(**chosen)
+    except Exception as reason:  # whatever a function of the user's may raise
+        raise OwnCodeError.of(f"{spec} failed", reason) from reason
     if not isinstance(model, nn.Module):
         raise ClasswiseError(
             f"{spec} returned {type(model).__name__}; it must return a torch.nn.Module"

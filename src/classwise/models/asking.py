@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, TypeAlias
 
@@ -29,7 +29,9 @@ def ask(model: LogitModel, images: Images, width: int, num_classes: int | None =
 
 def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
     """Refuse outputs that are not finite logits of `num_classes` classes."""
-    shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
+    if not isinstance(logits, Tensor):
+        raise ClasswiseError(_no_logits(logits, num_classes))
+    shape = tuple(logits.shape)
     if num_classes and len(shape) == 2 and shape[0] == count and shape[1] != num_classes:
         raise ClasswiseError(
             f"the model gives {shape[1]} outputs, but there are {num_classes} classes; it must "
@@ -37,14 +39,29 @@ def check_logits(logits: Any, count: int, num_classes: int | None) -> None:
             "or as many class names as it has outputs"
         )
     if len(shape) != 2 or shape[0] != count or shape[1] != (num_classes or shape[1]):
-        got = shape if isinstance(logits, Tensor) else type(logits).__name__
         wanted = f"({count}, {num_classes})" if num_classes else f"({count}, K)"
+        known = f", but there are {num_classes} classes" if num_classes else ""
         raise ClasswiseError(
-            f"the model gave {got} for {count} images, but there are {num_classes} classes; "
+            f"the model gave {shape} for {count} images{known}; "
             f"it must return logits of shape {wanted}"
         )
     if not bool(torch.isfinite(logits).all()):
         raise ClasswiseError("the model's logits contain NaN or infinity; check its weights")
+
+
+def _no_logits(answer: Any, num_classes: int | None) -> str:
+    """What a model gave in the place of logits, and what to do about it."""
+    kind = type(answer).__name__
+    if isinstance(answer, Mapping):
+        got = f"a {kind} with {', '.join(map(str, list(answer)[:5]))}"
+    elif isinstance(answer, tuple | list):
+        got = f"a {kind} of {len(answer)}"
+    else:
+        return f"the model gave a {kind}; it must return logits of shape (n, {num_classes or 'K'})"
+    return (
+        f"the model gave {got}, and nobody can tell which of it are the logits; wrap it in a torch "
+        f"module whose forward returns these alone, of shape (n, {num_classes or 'K'})"
+    )
 
 
 def eval_mode(model: LogitModel) -> AbstractContextManager[None]:

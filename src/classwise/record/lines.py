@@ -70,8 +70,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def damaged_lines(path: Path, wrong: str) -> Damaged:
     """Say what is wrong with a file of lines, and what to do."""
     return Damaged(
-        f"{path} is damaged: {wrong}; restore it from a copy, or repeat the training with "
-        "--resume, which puts it right"
+        f"{path} is damaged: {wrong}; restore it from a copy, or resume the training, "
+        "which puts it right"
     )
 
 

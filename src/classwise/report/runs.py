@@ -29,6 +29,9 @@ def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
     """Read run folders; one without an audit is refused with the command that makes one."""
     if not paths:
         raise ClasswiseError("no run given; name at least one run folder")
+    twice = [path for path, many in Counter(path.resolve() for path in paths).items() if many > 1]
+    if twice:
+        raise ClasswiseError(f"{twice[0].name} is named twice; name every run once")
     count = Counter(path.name for path in paths)
     runs = []
     for path in paths:
@@ -40,8 +43,8 @@ def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
 def _load(path: Path, name: str) -> ReportRun:
     run = Run(path)
     about = run.about
-    if "recipe_name" not in about or "class_names" not in about["data"]:
-        raise ClasswiseError(f"{path}/run.json does not describe a run: no recipe or class names")
+    if "recipe_name" not in about:
+        raise ClasswiseError(f"{path}/run.json does not describe a run: it names no recipe")
     audits = read_audits(path, about)
     if not audits:
         raise ClasswiseError(f"{path} has no audit yet; first run: classwise audit {path}")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from classwise.errors import ClasswiseError
+from classwise.progress import Course
 from classwise.training.config import TrainConfig
 
 
@@ -53,22 +53,22 @@ def jobs_of(
 
 def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Path]:
     """Run all jobs in `workers` processes of one thread each, and return the run folders."""
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     failed: list[str] = []
     # spawn: a forked child would inherit torch's thread pool in an unusable state
     context = multiprocessing.get_context("spawn")
     with (
         ProcessPoolExecutor(workers, mp_context=context) as pool,
-        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress,
+        Course(quiet=False, console=console) as course,
     ):
-        task = progress.add_task(f"{len(jobs)} runs, {workers} at a time", total=len(jobs))
+        course.begin(f"runs, {workers} at a time", len(jobs))
         waiting = {pool.submit(run_job, job): job for job in jobs}
         try:
-            for done in as_completed(waiting):
+            for number, done in enumerate(as_completed(waiting), 1):
                 error = done.exception()
                 if error is not None:
                     failed.append(f"{waiting[done].path.name}: {error}")
-                progress.advance(task)
+                course.now(f"{number} of {len(jobs)} runs, {workers} at a time")
+                course.advance()
         except KeyboardInterrupt:  # do not wait for runs that nobody wants; their epochs are kept
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in multiprocessing.active_children():
@@ -83,7 +83,8 @@ def run_job(job: Job) -> None:
     """Train and audit one run on one thread, in a process of its own."""
     import torch
 
-    from classwise.doors.targets import Wish, audit_target
+    from classwise.doors.targets import audit_target
+    from classwise.doors.wish import Wish
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 

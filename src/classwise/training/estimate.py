@@ -167,8 +167,8 @@ class Rehearsal:
     def _watched(self) -> Counter[frozenset[Seen]]:
         """How often the passive looks are taken, each average at its own."""
         config, found = self.trainer.config, Counter[frozenset[Seen]]()
-        looks = len({*range(config.watch_every, config.epochs + 1, config.watch_every),
-                     config.epochs})  # fmt: skip
+        every = config.watch_every
+        looks = len({*range(every, config.epochs + 1, every), config.epochs})
         for average in ("", *(one.rule.name for one in self.begin.averages)):
             needs = frozenset(one.seen for one in self.trainer.watched if one.average == average)
             found[needs] += looks

@@ -51,8 +51,8 @@ from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
 
-GO_ON = "add --resume to go on, or choose another --out"
-IN_USE = "wait for it (--wait), or choose another --out"
+GO_ON = "add resume=True to go on, or choose another folder"
+IN_USE = "wait for it (wait=True), or choose another folder"
 
 
 def train(

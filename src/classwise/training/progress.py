@@ -5,66 +5,56 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from classwise.progress import Course
+from classwise.spelling import one_line
+from classwise.terminal import Terminal
+
+_TITLE = 16  # letters of a recipe's name where the line must fit a terminal
 
 
 def tell(words: str, quiet: bool) -> None:
     """Say one thing on stderr, unless quiet."""
     if not quiet:
-        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+        Terminal(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
 
 
 class TrainProgress:
     """A live bar on a terminal, a few plain lines elsewhere, only warnings when quiet."""
 
     def __init__(self, title: str, epochs: int, done: int, batches: int, quiet: bool) -> None:
-        self.console = Console(stderr=True)
-        self.title, self.epochs, self.batches, self.quiet = title, epochs, batches, quiet
-        self.live = self.console.is_terminal and not quiet
+        self.title, self.epochs = title, epochs
         self.warned: set[str] = set()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[news]}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.live,
-        )
-        self.task = self.bar.add_task(
-            title, total=epochs * batches, completed=done * batches, news=""
-        )
+        self.course = Course(quiet=quiet)
+        self.course.begin(title, epochs * batches, done * batches)
 
     def __enter__(self) -> Self:
-        self.bar.start()
+        self.course.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, what: BaseException | None, at: TracebackType | None
     ) -> None:
-        self.bar.stop()
+        self.course.__exit__(kind, what, at)
 
     def batch(self) -> None:
         """Note that one batch is done."""
-        self.bar.advance(self.task)
+        self.course.advance()
 
     def warn_once(self, about: str, words: str) -> None:
         """Say what is no progress but must be known, also when quiet."""
         if about not in self.warned:
             self.warned.add(about)
-            self.console.print(f"{self.title}: {words}", highlight=False, soft_wrap=True)
+            self.course.console.print(f"{self.title}: {words}", highlight=False, soft_wrap=True)
 
     def epoch(
         self, finished: int, loss: float, overall: float, worst: float, condition: str
     ) -> None:
         """Say how the epoch went."""
-        news = (
-            f"epoch {finished}/{self.epochs}  loss {loss:.3f}  "
-            f"{condition} {100 * overall:.0f} %  worst class {100 * worst:.0f} %"
+        name = one_line(self.title, _TITLE) if self.course.live else f"{self.title}:"
+        self.course.now(
+            f"{name} epoch {finished}/{self.epochs}, loss {loss:.3f}, "
+            f"{condition} {100 * overall:.0f} %, worst class {100 * worst:.0f} %"
         )
-        self.bar.update(self.task, news=news)
         often = max(1, self.epochs // 5)
-        if not (self.live or self.quiet) and (finished % often == 0 or finished == self.epochs):
-            self.console.print(f"{self.title}: {news}", highlight=False, soft_wrap=True)
+        if finished % often == 0 or finished == self.epochs:
+            self.course.line()

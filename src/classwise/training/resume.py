@@ -111,8 +111,8 @@ class Checkpoints:
             first = next(iter(broken))
             raise Damaged(
                 f"{broken[first]}; there is no earlier state to go on from: restore {first} from a "
-                "copy, or train again into another --out, from the weights that are kept (--begin "
-                f"{run.path}@last) or from nothing"
+                f"copy, or train again into another folder, beginning from {run.path}@last, the "
+                "weights that are kept, or from nothing"
             )
         for file, why in broken.items():  # before the first epoch nothing is lost
             tell(f"{why}; it is set aside as {set_aside(file)}, the run begins again", quiet=False)

@@ -96,7 +96,7 @@ def load_state(
     """
     tensors, about = read_tensors(path)
     if about.get("identity") != identity:
-        raise ClasswiseError(f"{path} belongs to another run; choose another --out")
+        raise ClasswiseError(f"{path} belongs to another run; choose another folder")
     try:
         return _put_back(tensors, about, model, optimiser, start, device), tensors
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as reason:
