@@ -25,6 +25,7 @@ from classwise.data.batches import Batches
 from classwise.data.dataset import DataSource
 from classwise.data.sources import data_to_train_on
 from classwise.memory import PeakMemory, keep_freed_memory
+from classwise.progress import spell_seconds
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
 from classwise.training.config import TrainConfig, choose_device, configured
@@ -228,18 +229,6 @@ class Rehearsal:
             keep_weights(run, trainer.model, prefix, trainer.keeps, None, {}, epochs)
         saved.save(replace(self.begin, averages=averages), Logs(run.path))
         return self.clock() - began
-
-
-def spell_seconds(seconds: float) -> str:
-    """A time, as roughly as it is known.
-
-    >>> [spell_seconds(value) for value in (0.0321, 40, 170, 9000, 500_000)]
-    ['0.032 s', '40 s', '3 min', '2.5 h', '5.8 days']
-    """
-    for unit, name, digits in ((86_400, "days", 1), (3600, "h", 1), (60, "min", 0)):
-        if seconds >= 1.7 * unit:
-            return f"{seconds / unit:.{digits}f} {name}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
 
 
 def spell_bytes(size: int) -> str:
