@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from classwise import Run, load_recipe, open_data, train
+from classwise.data.splits import balanced_subset
 from classwise.models import names_own_model
 from classwise.training.build import rows_to_use
 from classwise.training.presets import apply_preset
@@ -68,7 +68,6 @@ def pictures(count: int) -> tuple[Tensor, Tensor]:
 
 
 def lessons(labels: Tensor, run: Run, count: int) -> Tensor:
-    """Rows of some training images that a network was trained on, in a mixed order."""
+    """Rows of some training images that a network was trained on, of all classes alike."""
     rows = rows_to_use(labels, run.config)[0]
-    mixed = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-    return rows[mixed[:count]]
+    return rows[balanced_subset(labels[rows], count, seed=0)]

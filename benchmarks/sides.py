@@ -131,6 +131,7 @@ def ours(
     )
     recipe, home = load_recipe(task.recipe), torch.device("cpu")
     trainer = Trainer(Run(Path("runs/none")), recipe, config, source, home)
+    assert len(trainer.train_labels) == task.batch, "both sides train on as many images"
     if state is not None:
         trainer.model.load_state_dict(state)
     silent = TrainProgress(recipe.name, config.epochs, 0, 1, quiet=True)
