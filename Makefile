@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real mutants bench equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real mutants bench bench-train equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,10 +45,14 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)
 	PYTHONPATH=tests $(BIN)/python tests/run_mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
 
-bench: .venv/installed ## Measure attacks beside other libraries, audits, growth and the ledger (over an hour; fetches CIFAR-10)
+bench: .venv/installed ## Measure attacks beside other libraries, audits, growth, the ledger and training (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
-	@missed=0; for part in attacks audits growth ledger; do \
-	  $(BIN)/python benchmarks/$$part.py || missed=1; done; exit $$missed
+	@missed=0; for part in attacks audits growth ledger "training --all"; do set -- $$part; file=$$1; shift; \
+	  $(BIN)/python benchmarks/$$file.py "$$@" || missed=1; done; exit $$missed
+
+bench-train: .venv/installed ## Measure training beside released code, write docs/benchmarks-training.md (about ten minutes; fetches CIFAR-10)
+	$(BIN)/classwise data get cifar10
+	$(BIN)/python benchmarks/training.py --page docs/benchmarks-training.md
 
 equality: .venv/installed ## Compare every method with its released code, write docs/equality.md
 	PYTHONPATH=tests $(BIN)/python -m equality.table

@@ -1,21 +1,29 @@
 """Questions and health flags on CIFAR-10 networks: right answers with less work, no false alarms.
 
-python benchmarks/audits.py [--parts question,health] [--limit 2000]
+python benchmarks/audits.py [--parts question,health,small,large] [--limit 2000]
 
-Trains three CIFAR-10 networks first if `runs/bench` does not hold them. Prints Markdown.
+Trains three CIFAR-10 networks first if `runs/bench` does not hold them, and two small ones of
+`strangers.py`, whose audits stand beside torchattacks, pyautoattack and a plain loop. Prints
+Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import others
 from measuring import EPS, ROBUST, Part, limit, options, run, timed
-from nets import network, pictures
+from nets import STRANGERS, network, pictures
 from others import BATCH
+from strangers import LARGE, large_lesson
 from torch import Tensor, nn
 
+from classwise import audit
 from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.auditing.plan import Plan
@@ -29,6 +37,8 @@ from classwise.doors.health import check_health
 from classwise.judging.reports import class_report
 from classwise.models.subject import Subject
 from classwise.record.rows import Predictions
+
+SMALL_FLOOR, LARGE_FLOOR = 1.8, 1.5  # times faster than theirs, at the least
 
 
 def part_question(args: argparse.Namespace) -> None:
@@ -115,13 +125,77 @@ def part_health(args: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
-PARTS: dict[str, Part] = {"question": part_question, "health": part_health}
+def part_small(args: argparse.Namespace) -> None:
+    """Whole audits of small networks without BatchNorm, where fixed costs show."""
+    print(f"\n## Audits of small networks of other people's, {args.images} images\n")
+    print(f"Best of {args.turns} turns (median). At least {SMALL_FLOOR} times, the goal is 2.\n")
+    print("| network | attack | ours | theirs | times | of the medians |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    images, labels = pictures(args.images)
+    for name in STRANGERS:
+        model = network(name, args.cache)
+        for attack, library, more, turns in (
+            ("pgd-20(verdict=any)", "torchattacks", {}, args.turns),
+            ("autoattack", "pyautoattack", {"attacks": others.SUITE}, min(2, args.turns)),
+        ):
+
+            def own(model: nn.Module = model, attack: str = attack) -> float:
+                return timed(lambda: audit(model, images, labels, attacks=attack, eps=EPS))[1]
+
+            def its(name: str = name, library: str = library, more: Any = more) -> float:
+                return others.theirs(library, name, args.cache, args.images, eps=EPS, **more)[1]
+
+            _side_by_side(f"{name} | {attack}", own, its, turns, SMALL_FLOOR)
+
+
+def part_large(args: argparse.Namespace) -> None:
+    """An audit at 224 pixels beside a plain loop over the same network."""
+    count, steps, width = 64, 5, 32
+    print(f"\n## An audit at 224 pixels, {count} images, PGD-{steps}\n")
+    print(f"The plain loop takes {width} images at a time. At least {LARGE_FLOOR} times.\n")
+    print("| network | attack | ours | plain loop | times | of the medians |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    model, images, labels = large_lesson(count)
+
+    def own() -> float:
+        return timed(lambda: audit(model, images, labels, attacks=f"pgd-{steps}", eps=EPS))[1]
+
+    def its() -> float:
+        how = {"eps": EPS, "steps": steps, "width": width}
+        return others.theirs("plain", LARGE, args.cache, count, **how)[1]
+
+    _side_by_side(f"{LARGE} | pgd-{steps}", own, its, min(3, args.turns), LARGE_FLOOR)
+
+
+def _side_by_side(
+    words: str, own: Callable[[], float], its: Callable[[], float], turns: int, floor: float
+) -> None:
+    """Let both take turns, after one to warm up; print a row."""
+    own(), its()
+    mine, theirs = [], []
+    for _ in range(turns):
+        mine.append(own())
+        theirs.append(its())
+    times = min(theirs) / min(mine)
+    usual = statistics.median(theirs) / statistics.median(mine)
+    cells = [f"{min(some):.2f} s ({statistics.median(some):.2f})" for some in (mine, theirs)]
+    print(f"| {words} | {' | '.join(cells)} | **{times:.2f}** | {usual:.2f} |", flush=True)
+    limit(times >= floor, f"{words.replace(' | ', ', ')}: {times:.2f} times, not {floor}")
+
+
+PARTS: dict[str, Part] = {
+    "question": part_question,
+    "health": part_health,
+    "small": part_small,
+    "large": part_large,
+}
 
 
 def main() -> None:
     """Read the options and run."""
     say = options(__doc__, PARTS)
     say.add_argument("--limit", type=int, default=2000, help="images of the question's audit")
+    say.add_argument("--turns", type=int, default=5, help="of audits beside others")
     say.add_argument("--question-attack", default="pgd-20(verdict=any)")
     run(say.parse_args(), PARTS)
 

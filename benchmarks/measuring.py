@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -83,6 +84,33 @@ def run(args: argparse.Namespace, parts: Mapping[str, Part]) -> None:
 def begin() -> None:
     """Say what the figures below were measured with."""
     print(f"Torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.machine()}.")
+
+
+def gemm_peak(side: int = 2048, turns: int = 6) -> list[float]:
+    """GFLOP/s of matrix products alone: what a network cannot go beyond."""
+    matrix = torch.rand(side, side)
+    seconds = [timed(lambda: matrix @ matrix)[1] for _ in range(turns)]
+    return [2 * side**3 / spent / 1e9 for spent in seconds[1:]]
+
+
+class Steal:
+    """How much of the machine somebody else had since this was made (Linux)."""
+
+    def __init__(self) -> None:
+        self.before = self._read()
+
+    def words(self) -> str:
+        """Say it, with the load at the end."""
+        if self.before is None:
+            return "Nobody knows what else ran on this machine."
+        spent = [after - before for after, before in zip(self._read(), self.before, strict=True)]
+        stolen = spent[7] / max(1, sum(spent))
+        return f"Steal time {stolen:.1%}, load {os.getloadavg()[0]:.1f} at the end."
+
+    @staticmethod
+    def _read() -> list[int] | None:
+        stat = Path("/proc/stat")
+        return [int(n) for n in stat.read_text().split()[1:9]] if stat.exists() else None
 
 
 def end() -> None:

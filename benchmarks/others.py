@@ -20,7 +20,9 @@ from typing import Any
 
 import torch
 from nets import network, pictures
+from strangers import LARGE, large_lesson
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 BATCH = 256
 SUITE = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -47,7 +49,7 @@ def _run(library: str, net: str, home: Path, count: int, options: Any) -> tuple[
 
 @lru_cache
 def _loaded(net: str, home: Path, count: int) -> tuple[nn.Module, Tensor, Tensor]:
-    return network(net, home), *pictures(count)
+    return large_lesson(count) if net == LARGE else (network(net, home), *pictures(count))
 
 
 def pyautoattack(
@@ -83,6 +85,24 @@ def foolbox(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> 
         attack = library.attacks.LinfPGD(abs_stepsize=eps / 4, steps=20)
         parts = zip(images.split(BATCH), labels.split(BATCH), strict=True)
         return torch.cat([attack(wrapped, x, y, epsilons=eps)[1] for x, y in parts])
+
+
+def plain(
+    model: nn.Module, images: Tensor, labels: Tensor, *, eps: float, steps: int, width: int
+) -> Tensor:
+    """PGD as one writes it down: a random start, signs, two clamps."""
+    found = []
+    for x, y in zip(images.split(width), labels.split(width), strict=True):
+        now = (x + eps * (2 * torch.rand_like(x) - 1)).clamp(0, 1)
+        for _ in range(steps):
+            now.requires_grad_()
+            (slope,) = torch.autograd.grad(cross_entropy(model(now), y), now)
+            now = now.detach() + eps / 4 * slope.sign()
+            now = torch.min(torch.max(now, x - eps), x + eps).clamp(0, 1)
+        with torch.no_grad():
+            model(x), model(now)  # right before, and after?
+        found.append(now)
+    return torch.cat(found)
 
 
 @contextlib.contextmanager

@@ -39,6 +39,20 @@ def test_a_terminal_of_80_columns_sees_one_line_with_the_time_left():
     assert lines[0].rstrip().endswith("left")
 
 
+def test_what_comes_between_two_pieces_counts_in_the_time_left():
+    clock = Clock()
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    course = Course(quiet=False, console=console, clock=clock)
+    course.begin("at", 4)
+    for clock.now in (10, 20):  # two batches
+        course.advance()
+    clock.now = 70  # validation, and one more
+    course.advance()
+    with console.capture() as caught:
+        console.print(course._bar.get_renderable())
+    assert caught.get().rstrip().endswith("23 s left")
+
+
 def test_a_file_gets_a_line_a_minute():
     clock, console = Clock(), to_a_file()
     with Course(quiet=False, console=console, clock=clock) as course:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from classwise.recipe_text import load_recipe as load_recipe
     from classwise.slots import Slots as Slots
     from classwise.training.config import TrainConfig as TrainConfig
+    from classwise.training.estimate import estimate as estimate
     from classwise.training.loop import train as train
     from classwise.training.run import Run as Run
 
@@ -47,6 +48,7 @@ _HOMES = {
     "audit": "classwise.doors.audit",
     "check_health": "classwise.doors.health",
     "diff": "classwise.doors.folders",
+    "estimate": "classwise.training.estimate",
     "gate": "classwise.doors.folders",
     "load_recipe": "classwise.recipe_text",
     "open_data": "classwise.data.sources",

@@ -1,10 +1,15 @@
-"""Freed memory is kept for the next pass instead of being given back to the system."""
+"""Freed memory is kept for the next pass instead of being given back; the most that was held."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+
+import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # options of mallopt(3)
 _KEPT = 1 << 30  # bytes
@@ -27,3 +32,27 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False
     return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
+
+
+class PeakMemory:
+    """The most memory that is held from now on: by the process, or by torch on a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            return
+        # where it is not Linux, or not allowed, the peak is that since the process began
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def bytes(self) -> int | None:
+        """The peak; None where nobody can tell."""
+        if self.device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self.device))
+        try:
+            status = Path("/proc/self/status").read_text()
+        except OSError:
+            return None
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(found[1]) * 1024 if found else None

@@ -9,7 +9,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
 from classwise.terminal import Terminal
@@ -36,8 +36,7 @@ class Course:
         self._bar = Progress(
             TextColumn("{task.description}", table_column=words),
             BarColumn(bar_width=10),
-            TimeRemainingColumn(table_column=Column(no_wrap=True)),
-            TextColumn("left", table_column=Column(no_wrap=True)),
+            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
             console=self.console,
             disable=not self.live,
             transient=transient,
@@ -61,13 +60,13 @@ class Course:
         """Begin a task of so many pieces, some of which may be done already."""
         self._words, self._total, self._done, self._began_with = words, total, done, done
         self._began = self.clock()
-        self._task = self._bar.add_task(escape(words), total=total, completed=done)
+        self._task = self._bar.add_task(escape(words), total=total, completed=done, left="")
 
     def advance(self, by: int = 1) -> None:
         """So many more pieces are done."""
         self._done += by
         if self._task is not None:
-            self._bar.advance(self._task, by)
+            self._bar.update(self._task, advance=by, left=self._left())
         if self.due:
             self.line()
 
@@ -86,22 +85,26 @@ class Course:
         """Write a plain line, where no bar is seen and anybody wants to know."""
         self._said = self.clock()
         if not (self.live or self.quiet):
-            words = f"{self._words} ({self._done} of {self._total}{self._left()})"
+            left = f", {self._left()}" if self._left() else ""
+            words = f"{self._words} ({self._done} of {self._total}{left})"
             self.console.print(words, highlight=False, soft_wrap=True, markup=False)
 
     def _left(self) -> str:
+        """By the mean of all pieces so far: what comes between two of them counts as well."""
         new = self._done - self._began_with
         if new <= 0 or self._done >= self._total:
             return ""
-        return f", {spell_time((self.clock() - self._began) / new * (self._total - self._done))}"
+        seconds = (self.clock() - self._began) / new * (self._total - self._done)
+        return f"{spell_seconds(seconds)} left"
 
 
-def spell_time(seconds: float) -> str:
-    """A time that is left, as roughly as it is known.
+def spell_seconds(seconds: float) -> str:
+    """A time, as roughly as it is known.
 
-    >>> spell_time(40), spell_time(170), spell_time(9000)
-    ('40 s left', '3 min left', '2.5 h left')
+    >>> [spell_seconds(value) for value in (0.0321, 40, 170, 9000, 500_000)]
+    ['0.032 s', '40 s', '3 min', '2.5 h', '5.8 days']
     """
-    if seconds < 100:
-        return f"{seconds:.0f} s left"
-    return f"{seconds / 60:.0f} min left" if seconds < 6000 else f"{seconds / 3600:.1f} h left"
+    for unit, name, digits in ((86_400, "days", 1), (3600, "h", 1), (60, "min", 0)):
+        if seconds >= 1.7 * unit:
+            return f"{seconds / unit:.{digits}f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"

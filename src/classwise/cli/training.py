@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,10 @@ from classwise.cli.app import (
     out,
 )
 from classwise.errors import ClasswiseError
+
+if TYPE_CHECKING:
+    from classwise.recipe import Recipe
+    from classwise.training.config import TrainConfig
 
 
 @app.command()
@@ -103,6 +107,12 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where the run stopped; it must be there.")
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Time a few batches, say what the whole run takes, and end."
+        ),
+    ] = False,
     wait: Wait = False,
     skip_bad: SkipBad = False,
     sets: Sets = None,
@@ -147,6 +157,9 @@ def train(
         config = TrainConfig(**options)
     else:
         chosen, config = apply_preset(preset, chosen, options)
+    if estimate:
+        idle = {"--out": folder, "--resume": resume, "--wait": wait, "--quiet": quiet}
+        return _estimate(chosen, config, device, [name for name, given in idle.items() if given])
     name = f"{chosen.name}-{config.data}-s{config.seed}"
     plain = "".join(letter if letter.isalnum() or letter in "+-." else "-" for letter in name)
     where = folder or Path("runs") / plain
@@ -163,6 +176,19 @@ def train(
         out.print(f"{average} never opened its gate, so it has no weights", highlight=False)
     again = f" --model '{config.model}'" if run.own_model else ""  # a folder may not name code
     out.print(f"Next: classwise audit {run.path}{again}", soft_wrap=True, highlight=False)
+
+
+def _estimate(recipe: Recipe, config: TrainConfig, device: str, idle: list[str]) -> None:
+    """Print what a run would take; what has no say in that is refused."""
+    from classwise.training.estimate import estimate
+
+    if idle:
+        raise ClasswiseError(
+            f"{idle[0]} has no effect with --estimate, which trains nothing and leaves nothing "
+            f"behind; leave {idle[0]} out"
+        )
+    found = estimate(recipe, config, device=device)
+    out.print(str(found), highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command()

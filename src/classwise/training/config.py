@@ -172,6 +172,11 @@ class TrainConfig(BaseModel):
         return found
 
 
+def configured(config: TrainConfig | None, options: dict[str, Any]) -> TrainConfig:
+    """A configuration with some options changed, or one made of options alone."""
+    return TrainConfig(**{**({} if config is None else config.model_dump()), **options})
+
+
 def choose_device(name: str) -> torch.device:
     """Take the device asked for, or the best there is."""
     if name == "auto":

@@ -37,7 +37,7 @@ from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage, shut_gates
 from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train, rows_to_use
-from classwise.training.config import TrainConfig, choose_device
+from classwise.training.config import TrainConfig, choose_device, configured
 from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
 from classwise.training.progress import TrainProgress, tell
@@ -76,10 +76,7 @@ def train(
     `imports`.
     """
     recipe = load_recipe(recipe, imports=imports)
-    if config is None:
-        config = TrainConfig(**options)
-    elif options:
-        config = TrainConfig(**{**config.model_dump(), **options})
+    config = configured(config, options)
     source = data_to_train_on(config.data, source)
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
