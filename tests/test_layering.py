@@ -18,6 +18,7 @@ WALK = {
     "locks": [],
     "spelling": [],
     "types": [],
+    "stages": [],
     "draws": [],
     "content": [],
     "statistics": [
@@ -34,7 +35,7 @@ WALK = {
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
-        *("judged", "condition", "quick.reach", "quick.patches"),
+        *("carried", "judged", "condition", "quick.reach", "quick.patches"),
         *("search.state", "search.engine", "search.dlr", "search.pgd", "search.apgd"),
         *("search.fab", "search.deepfool", "search.square_moves", "search.square"),
         *("search.suite", "fixed_steps", "borrowed", "other_libraries", "shift", "options"),
