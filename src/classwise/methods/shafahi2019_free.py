@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -38,13 +38,15 @@ class SharedGradient:
         """What the batch before left behind, shortened to the radius of who stands there now."""
         images = visit.batch.images
         past = memory.get(BATCH, images[:0])[: len(images)].to(images)
-        fresh = torch.zeros_like(images[len(past) :])
-        return visit.ball.shorten(torch.cat([past, fresh]), visit.radius)
+        nothing = torch.full_like(images[len(past) :], torch.nan)
+        return visit.ball.shorten(torch.cat([past, nothing]), visit.radius)
 
     def keep(self, visit: Visit, robust: Images, memory: Memory) -> dict[str, Tensor]:
         """Climb with the gradient that has just moved the weights."""
         assert robust.grad is not None
-        climbed = self.recall(visit, memory) + visit.ball.uphill(robust.grad, visit.step)
+        past = self.recall(visit, memory)
+        here = torch.where(past.isnan(), robust.detach() - visit.batch.images, past)
+        climbed = here + visit.ball.uphill(robust.grad, visit.step)
         moved = visit.ball.shorten(climbed, visit.radius)
         beyond = memory.get(BATCH, moved[:0])[len(moved) :]  # a short last batch leaves the rest
         return {BATCH: torch.cat([moved, beyond.to(moved)])}
@@ -64,12 +66,20 @@ class Free(Method):
 
     replays: Annotated[int, Field(ge=1)] = 8  # m
     step: AttackStep = Share(1)  # α, a number or a share of eps
+    start: Literal["zero", "gaussian"] | None = None  # of the first δ; None: gaussian on TRADES
 
     def resolve(self, among: Among) -> Method:
-        """Refuse options of the base's attack, which is not made here."""
+        """Choose the first δ; refuse options of the base's attack, which is not made here."""
         among.check_left(self.name, ("steps", "step", "start", "batchnorm"))
-        return self
+        # At δ = 0 TRADES' loss has no slope in δ: rounding would choose the direction.
+        start = self.start or among.first({"trades": "gaussian"}, "zero")
+        return self.model_copy(update={"start": start})
 
     def fill(self) -> Slots:
         """Fill where the attack begins, which is where it ends."""
-        return Slots(start="none", steps=0, step=self.step, carry=SharedGradient(self.replays))
+        return Slots(
+            start="gaussian" if self.start == "gaussian" else "none",
+            steps=0,
+            step=self.step,
+            carry=SharedGradient(self.replays),
+        )

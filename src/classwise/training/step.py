@@ -101,7 +101,7 @@ class Step:
         def forward() -> Tensor:
             with self._precision():
                 found = {
-                    view: all_outputs(self.model, views[view]).float() for view in objective.views
+                    view: _wide(all_outputs(self.model, views[view])) for view in objective.views
                 }
             outer = Outer(found, batch.labels, rows, soft, teacher)
             terms = objective.terms(outer)
@@ -172,3 +172,8 @@ class Step:
         return torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         )
+
+
+def _wide(logits: Logits) -> Logits:
+    """Losses need single precision at least; a model in double precision keeps it."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
