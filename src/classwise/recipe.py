@@ -98,9 +98,10 @@ class Among:
         base = self.base
         if base is None:
             return
-        for option in set(options) & set(type(base).model_fields):
+        known = type(base).model_fields
+        for option in (one for one in options if one in known):
             value = getattr(base, option)
-            if value != type(base).model_fields[option].default:
+            if value != known[option].default:
                 raise ClasswiseError(
                     f"{base.name}({option}={value!r}) would do nothing, since {owner} has its own; "
                     f"leave it out, and see the options of {owner}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar
 
 import torch
@@ -34,11 +34,12 @@ class OverfittingGuard(ClassPolicy):
     writes: ClassVar[frozenset[str]] = frozenset({"finer"})
     drop: float
     rescue: int
-    names: Sequence[str] = ()
-    best: PerClass | None = None  # PGD accuracy of each class, the highest so far
-    then: PerClass | None = None  # and the FGSM accuracy of that epoch
-    fallen: Tensor | None = None  # classes that are attacked with many steps
-    news: str = ""  # what happened at the last boundary
+    names: Sequence[str] = field(default=(), repr=False)
+    # PGD accuracy of each class, the highest so far, and the FGSM accuracy of that epoch
+    best: PerClass | None = field(default=None, repr=False)
+    then: PerClass | None = field(default=None, repr=False)
+    fallen: Tensor | None = field(default=None, repr=False)  # who is attacked with many steps
+    news: str = field(default="", repr=False)  # what happened at the last boundary
 
     def needs(self, epoch: int) -> frozenset[Seen]:
         """Both accuracies on validation images, once there is an epoch behind us."""
