@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from classwise.classes.settings import Chain, Feedback
 from classwise.laws.made_up import base_settings
 from classwise.methods.wong2020_fast import FGSM, PGD, OverfittingGuard
 from classwise.recipe_text import parse_recipe
-from classwise.training.state import Progression, remarks
+from classwise.spelling import QUARTER
+from classwise.training.presets import apply_preset
+from classwise.training.state import Progression, load_state, remarks, save_state
 
 
 def counts_of(hits, sizes):
@@ -97,6 +100,17 @@ class TestGuard:
         found, _ = play(OverfittingGuard(0.2, 10), [([2], [3]), ([1], [3])], [3])
         assert found == [[1], [1]]
 
+    def test_the_steps_of_a_class_that_fell_are_in_the_checkpoint(self, net, tmp_path):
+        slots, model = parse_recipe("fast").slots, net(2)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        start = Progression.beginning(slots, Chain(slots.policies), slots.alike(2, 0.1), None)
+        finer = torch.tensor([10.0, 1.0])
+        state = replace(start, settings=replace(start.settings, finer=finer))
+        path = tmp_path / "state.safetensors"
+        save_state(path, "me", model, optimiser, state, {})
+        found, _ = load_state(path, "me", model, optimiser, start, torch.device("cpu"))
+        assert torch.equal(found.settings.finer, finer)
+
     def test_it_speaks_where_a_run_stands(self):
         guard = OverfittingGuard(0.2, 10, news="cat has fallen")
         slots = parse_recipe("fast").slots
@@ -139,9 +153,9 @@ class TestFiner:
         settings = settings_of([0.1] * 4, [0.1] * 4)
         step(data, settings, {}, Moment(0, 0, 2), frozenset(), False)
         assert len(forwards) == 2
-        object.__setattr__(settings, "finer", torch.tensor([5.0, 1, 1, 1]))
+        fallen = replace(settings, finer=torch.tensor([5.0, 1, 1, 1], dtype=torch.float64))
         forwards.clear()
-        step(data, settings, {}, Moment(0, 0, 2), frozenset(), False)
+        step(data, fallen, {}, Moment(0, 0, 2), frozenset(), False)
         assert len(forwards) == 6
 
 
@@ -176,6 +190,11 @@ class TestSchedule:
             attack.perturb(model, batch, Moment(0, epoch, 8), radius=radius, step=radius, ball=LINF)
             taken.append(len(forwards))
         assert taken == [1, 1, 2, 2, 2, 2, 5, 5]
+
+    @pytest.mark.parametrize(("steps", "reaches"), [("{0: 1, 0.5: 10}", True), ("{0: 1}", False)])
+    def test_a_preset_takes_its_longest_attack_for_the_length_of_a_step(self, steps, reaches):
+        found, _ = apply_preset("paper", parse_recipe(f"at(steps={steps})"), {})
+        assert found.slots.step == (2 / 255 if reaches else QUARTER)
 
     @pytest.mark.parametrize("steps", ["{1: 2}", "{0: 1.5}", "-1", "[]", "{0: -1}"])
     def test_what_is_none_is_refused(self, steps):
