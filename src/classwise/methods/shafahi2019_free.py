@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -27,8 +27,8 @@ class SharedGradient:
     """
 
     replays: int  # m
-    shared: bool = True
-    by_image: bool = False
+    shared: bool = field(default=True, repr=False)
+    by_image: bool = field(default=False, repr=False)
 
     def begin(self, index: Labels) -> dict[str, Tensor]:  # noqa: ARG002
         """No perturbation yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import torch
@@ -29,9 +29,9 @@ class PastPerturbation:
     """
 
     reset: int  # epochs
-    replays: int = 1
-    shared: bool = False
-    by_image: bool = True
+    replays: int = field(default=1, repr=False)
+    shared: bool = field(default=False, repr=False)
+    by_image: bool = field(default=True, repr=False)
 
     def begin(self, index: Labels) -> dict[str, Tensor]:
         """Who there is; room for perturbations is made when their shape is known."""
