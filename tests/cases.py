@@ -49,6 +49,9 @@ CASES = [
     Case("absld", {"teacher": "teacher.safetensors", "average": "sample", "steps": 2}),
     Case("fat", {"rule": "original", "patience": 1, "noise": 0.01}, needs="at(steps=3)"),
     Case("bat", {"uniformity": 0.5, "patience": 0}, needs="trades(steps=3)"),
+    Case("fast", {"step": 0.1, "drop": 0.3, "rescue": 3}, needs="trades"),
+    Case("free", {"replays": 2, "step": 0.1}, needs="trades"),
+    Case("atta", {"steps": 2, "step": 0.1, "reset": 2}, needs="trades"),
     Case("labelaug", {"share": 0.2, "clean": 0.3}, needs="at(steps=2)"),
     Case("avmixup", {"reach": 1.5, "vertex_share": 0.3, "concentration": 0.5}, needs="at(steps=2)"),
     Case("cosine", {"strength": 0.3, "memory": 0.5}, needs="trades(steps=2)"),
@@ -92,4 +95,8 @@ RECIPES = [
     "at(steps=2)+cfa+fairtat",
     "trades(steps=2)+frl(start=1)+ema",
     "trades(steps=2)+ccm+fairtat+wat",
+    "at(steps={0: 1, 0.5: 2})",
+    "fast+ccm",
+    "free(replays=2)+ccm+ema",
+    "atta(reset=2)+cfa+crop(padding=zero)",
 ]

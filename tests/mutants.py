@@ -31,6 +31,11 @@ BALL = ("attacks/test_projection_of_balls.py",)
 FRL = ("methods/test_methods_frl.py::TestMultipliers",)
 WAT = ("methods/test_methods_wat.py::test_running_weights_equal_a_straight_loop",)
 CFA = ("methods/test_methods_cfa.py::TestCCR", "methods/test_policies.py::TestCalibratedMargin")
+FAST = ("methods/test_methods_fast.py::test_the_guard_equals_a_straight_loop",)
+FINER = ("methods/test_methods_fast.py::TestFiner",)
+STEPS = ("methods/test_methods_fast.py::TestSchedule",)
+FREE = ("methods/test_methods_free.py::test_steps_equal_a_straight_transcription",)
+ATTA = ("methods/test_methods_atta.py::test_steps_equal_a_straight_transcription",)
 AWP = (
     "methods/test_methods_awp.py::test_a_step_equals_a_straight_transcription",
     "methods/test_methods_awp.py::test_weights_are_back_bit_for_bit_before_the_update",
@@ -55,6 +60,9 @@ _FRL = "methods/xu2021_frl.py"
 _WAT = "methods/li2023_wat.py"
 _CFA = "methods/wei2023_cfa.py"
 _AWP = "methods/wu2020_awp.py"
+_FAST = "methods/wong2020_fast.py"
+_FREE = "methods/shafahi2019_free.py"
+_ATTA = "methods/zheng2020_atta.py"
 _DAFA = "methods/lee2024_dafa.py"
 
 # fmt: off
@@ -208,6 +216,26 @@ MUTANTS = (
     Mutant(_CFA, "margin=settings.margin * scale.to(settings.margin)",
            "margin=settings.margin * scale.flip(0).to(settings.margin)", CFA,
            "CCM gives every class the margin of another"),
+    Mutant(_FAST, "& (easy > self.then - self.drop / 2)", "", FAST,
+           "the guard cries wolf whenever a class is unlucky"),
+    Mutant(_FAST, "(lost > sure) & ", "", FAST, "three images of a class raise an alarm"),
+    Mutant(_FAST, "then=torch.where(better, easy, self.then)", "then=easy", FAST,
+           "FGSM is compared with the epoch before, and a slow fall goes unnoticed"),
+    Mutant("attacks/inner.py", "torch.where(finer > 1, 2 * step / finer, step)", "step", FINER,
+           "a class that fell is attacked with steps longer than its ball"),
+    Mutant("stages.py", "if epoch_of(when, epochs) <= epoch][-1]",
+           "if epoch_of(when, epochs) <= epoch][0]", STEPS, "a schedule never moves on"),
+    Mutant(_FREE, "past = memory.get(BATCH, images[:0])[: len(images)].to(images)",
+           "past = images[:0]", FREE, "every batch begins without a perturbation"),
+    Mutant(_FREE, "torch.cat([moved, beyond.to(moved)])", "moved", FREE,
+           "a short batch makes the next one begin anew"),
+    Mutant(_ATTA, "offsets[places[0].flatten()] = torch.nan", "pass", ATTA,
+           "after a reset the border still has old perturbations"),
+    Mutant(_ATTA, "visit.moment.epoch % self.reset == 0", "visit.moment.epoch == 0", ATTA,
+           "perturbations are never forgotten"),
+    Mutant("data/augment.py", "torch.where(draws[:, 2:] < 0.5, columns.flip(1), columns)\n"
+           "        return rows", "torch.where(draws[:, 2:] < 0.5, columns, columns)\n"
+           "        return rows", ATTA, "no image is mirrored"),
     Mutant(_AWP, "size * weight.norm() / length", "size / length", AWP,
            "AWP moves all layers by the same length"),
     Mutant(_AWP, "weight.copy_(old)", "pass", AWP, "AWP leaves the weights perturbed"),

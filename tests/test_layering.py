@@ -23,6 +23,7 @@ WALK = {
     "spelling": [],
     "progress": [],
     "types": [],
+    "stages": [],
     "draws": [],
     "content": [],
     "statistics": [
@@ -40,7 +41,7 @@ WALK = {
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
-        *("judged", "condition", "quick.reach", "quick.patches"),
+        *("carried", "judged", "condition", "quick.reach", "quick.patches"),
         *("search.state", "search.engine", "search.dlr", "search.pgd", "search.apgd"),
         *("search.fab", "search.deepfool", "search.square_moves", "search.square"),
         *("search.suite", "fixed_steps", "borrowed", "other_libraries", "shift", "options"),

@@ -9,9 +9,10 @@ from refusals import refused
 
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback
 from classwise.methods import at, ccm, clean, ema, trades
-from classwise.recipe import Method, compose, epoch_of
+from classwise.recipe import Method, compose
 from classwise.recipe_text import parse_recipe, read_recipe
 from classwise.slots import Average, Slots
+from classwise.stages import epoch_of
 
 
 def names(methods) -> str:

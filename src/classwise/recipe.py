@@ -93,6 +93,20 @@ class Among:
         """Return what a method's option says; None where the method is not there."""
         return getattr(self.given.get(name), option, None)
 
+    def check_left(self, owner: str, options: Iterable[str]) -> None:
+        """Refuse options of the base that were changed, though `owner` brings its own."""
+        base = self.base
+        if base is None:
+            return
+        known = type(base).model_fields
+        for option in (one for one in options if one in known):
+            value = getattr(base, option)
+            if value != known[option].default:
+                raise ClasswiseError(
+                    f"{base.name}({option}={value!r}) would do nothing, since {owner} has its own; "
+                    f"leave it out, and see the options of {owner}"
+                )
+
     def first(self, table: Mapping[str, Any], otherwise: Any) -> Any:
         """Return the entry of the first method in the table that is present."""
         return next((value for name, value in table.items() if name in self.names), otherwise)
@@ -267,15 +281,6 @@ def _brought_by(method: Method) -> Slots:
         )
     Chain(brought.policies)  # refuses what is no policy
     return brought
-
-
-def epoch_of(when: float, epochs: int) -> int:
-    """Turn a "when" into an epoch: below 1 it is a fraction of the run.
-
-    >>> epoch_of(0.25, 200), epoch_of(50, 200), epoch_of(0, 30)
-    (50, 50, 0)
-    """
-    return round(when * epochs) if when < 1 else int(when)
 
 
 def methods_of(thing: Method | Recipe) -> list[Method]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 from pydantic import BeforeValidator, Field, PlainSerializer
 from torch import Tensor
 
+from classwise.attacks.carried import Carry
 from classwise.attacks.inner import InnerAttack, Reference, Start, View, with_stop
 from classwise.attacks.stops import StopRule
 from classwise.classes.counts import TAIL_FROM, ClassCounts
@@ -16,6 +17,7 @@ from classwise.draws import Draws
 from classwise.models.asking import BatchNormMode
 from classwise.objective import Mix, Objective, Reduction, Regulariser, StepRule
 from classwise.spelling import QUARTER, Share, parse_value
+from classwise.stages import Schedule, read_schedule
 from classwise.types import Images, Labels
 
 
@@ -31,6 +33,13 @@ AttackStep: TypeAlias = Annotated[
     Annotated[float, Field(gt=0, lt=1)] | Share,
     BeforeValidator(_read_step),
     PlainSerializer(lambda step: str(step) if isinstance(step, Share) else step),
+]
+
+# And for how many steps it has: a number, or one that changes in the course of a run.
+AttackSteps: TypeAlias = Annotated[
+    Annotated[int, Field(ge=0)]
+    | tuple[tuple[Annotated[float, Field(ge=0)], Annotated[int, Field(ge=0)]], ...],
+    BeforeValidator(read_schedule),
 ]
 
 
@@ -112,10 +121,11 @@ class Slots:
     sampler: Sampler | None = None
     reference: Reference | None = None  # filled where training attacks
     start: Start | None = None
-    steps: int | None = None
+    steps: int | Schedule | None = None
     step: float | Share | None = None
     stop: StopRule | None = None
     jitter: float | None = None
+    carry: Carry | None = None  # where the attack begins is where an earlier one ended
     batchnorm: BatchNormMode | None = None
     extra_views: tuple[View, ...] = ()
     mix: Mix | None = None

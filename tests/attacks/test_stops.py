@@ -4,7 +4,7 @@ import pytest
 import torch
 from stop_rules import EVERY, PATTERNS, RULES, STEPS, ZEROS, updates_made
 
-from classwise.attacks.stops import CountingWatch, PatientWatch
+from classwise.attacks.stops import CountingWatch, LastCorrectWatch, LimitedWatch, PatientWatch
 from classwise.methods.zhang2020_fat import FriendlyStop
 
 
@@ -41,3 +41,14 @@ def test_samples_are_watched_apart(kind):
         moving = together(logits).moving[rows]
         one_by_one = [w(logits[r : r + 1]).moving for w, r in zip(alone, rows, strict=True)]
         assert torch.equal(moving, torch.cat(one_by_one))
+
+
+def test_another_rule_has_its_say_only_within_the_steps_of_a_sample():
+    labels = torch.tensor([0, 0, 0])
+    watch = LimitedWatch(torch.tensor([1, 3, 3]), LastCorrectWatch(labels))
+    right, wrong = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    first = watch(torch.stack([right, right, right]))
+    second = watch(torch.stack([wrong, wrong, right]))
+    assert first.moving.tolist() == [True, True, True]
+    assert second.moving.tolist() == [False, False, True]
+    assert second.rewound.tolist() == [False, True, False]

@@ -17,7 +17,7 @@ def test_what_a_regulariser_remembers_comes_back_bit_for_bit(net, tmp_path):
     slots, model = parse_recipe(RECIPE).slots, net(3)
     optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     base = slots.alike(3, 0.1)
-    start = Progression.beginning(slots, Chain(slots.policies), base, 3)
+    start = Progression.beginning(slots, Chain(slots.policies), base, torch.arange(3))
     rng = torch.Generator().manual_seed(0)
     kept = {"cosine": {"means": torch.randn(3, 3, generator=rng),
                        "seen": torch.tensor([True, False, True])}}  # fmt: skip

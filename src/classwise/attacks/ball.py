@@ -48,6 +48,9 @@ class Ball(Protocol):
     def project(self, moved: Images, images: Images, radius: PerSample) -> Images:
         """Return the nearest point within `radius` of `images` and in [0, 1]."""
 
+    def shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
+        """Return the nearest offset of the ball, wherever the image is."""
+
     def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
         """Lowest and highest images of each sample, worked out once for all its steps."""
 
@@ -89,6 +92,11 @@ class Linf:
         inside = torch.minimum(torch.maximum(moved, images - reach), images + reach)
         return inside.clamp_(0, 1)
 
+    def shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
+        """Clip to the cube."""
+        reach = per_image(radius)
+        return torch.minimum(torch.maximum(offset, -reach), reach)
+
     def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
         """Cube and [0, 1] in one."""
         reach = per_image(radius)
@@ -125,7 +133,7 @@ class L2:
 
     def spread(self, noise: Tensor, radius: PerSample) -> Tensor:
         """Uniform in the cube around, pulled back into the ball."""
-        return self._shorten((2 * noise - 1) * per_image(radius), radius)
+        return self.shorten((2 * noise - 1) * per_image(radius), radius)
 
     def uphill(self, slope: Tensor, step: PerSample) -> Tensor:
         """Move along the gradient by the step; nowhere where the gradient is zero."""
@@ -133,7 +141,7 @@ class L2:
 
     def project(self, moved: Images, images: Images, radius: PerSample) -> Images:
         """Shorten to the radius first, then clip to [0, 1], which only shortens further."""
-        return (images + self._shorten(moved - images, radius)).clamp_(0, 1)
+        return (images + self.shorten(moved - images, radius)).clamp_(0, 1)
 
     def bounds(self, images: Images, radius: PerSample) -> tuple[Images, Images]:
         """[0, 1] alone."""
@@ -160,7 +168,8 @@ class L2:
         """Half of the cube's diagonal."""
         return 0.5 * math.sqrt(images[0].numel())
 
-    def _shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
+    def shorten(self, offset: Tensor, radius: PerSample) -> Tensor:
+        """Along the offset itself, which never gets longer."""
         return offset * per_image((radius / lengths(offset).clamp(min=1e-12)).clamp(max=1))
 
 

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from classwise.attacks.ball import Ball
 from classwise.attacks.losses import AttackLoss, CrossEntropy, Divergence
 from classwise.attacks.pgd import pgd
-from classwise.attacks.stops import StopRule
+from classwise.attacks.stops import LimitedWatch, StopRule, StopWatch
 from classwise.attacks.targets import draw_targets
 from classwise.draws import Draws
 from classwise.models.asking import BatchNormMode, batchnorm_mode
+from classwise.stages import Schedule, value_at
 from classwise.types import Batch, Images, Logits, PerSample
 
 Reference: TypeAlias = Literal["label", "clean", "teacher"]
@@ -49,7 +50,7 @@ class InnerAttack:
 
     reference: Reference  # climb CE to the label, or KL to the clean or the teacher's prediction
     start: Start
-    steps: int  # T
+    steps: int | Schedule  # T
     batchnorm: BatchNormMode
     views: tuple[View, ...] = (View("robust"),)
     jitter: float = 0.0  # ω, noise added at every update
@@ -65,25 +66,40 @@ class InnerAttack:
         ball: Ball,
         target_odds: Tensor | None = None,  # a row per sample
         teacher: Logits | None = None,
+        finer: PerSample | None = None,
+        recalled: Tensor | None = None,
     ) -> dict[str, Images]:
-        """Perturbed images by view, detached, in batch order; weights stay untouched."""
+        """Perturbed images by view, detached, in batch order; weights stay untouched.
+
+        `finer` says of a sample that it takes n times as many steps, each 2/n as long (none where
+        n is 1). `recalled` are offsets to begin from, NaN where the attack's own start begins.
+        """
+        pace = _Pace.of(value_at(self.steps, moment.epoch, moment.epochs), step, finer)
         with batchnorm_mode(model, self.batchnorm):
-            loss = self._loss(model, batch, moment, target_odds, teacher)
+            # without a step nobody asks for the loss, whose clean prediction costs a forward
+            loss: AttackLoss = CrossEntropy(batch.labels)
+            if pace.steps:
+                loss = self._loss(model, batch, moment, target_odds, teacher)
             return {
                 view.name: pgd(
                     model,
                     batch.images,
                     loss,
                     radius=radius,
-                    step=step,
-                    steps=self.steps,
-                    start=starting_images(
-                        self.start, batch, radius, ball, moment.draws(_purpose("start", view))
+                    step=pace.step,
+                    steps=pace.steps,
+                    start=resumed(
+                        starting_images(
+                            self.start, batch, radius, ball, moment.draws(_purpose("start", view))
+                        ),
+                        *(batch.images, recalled, radius, ball),
                     ),
                     ball=ball,
-                    stop=view.stop.watch(batch.labels, moment.epoch, moment.epochs)
-                    if view.stop
-                    else None,
+                    stop=pace.limited(
+                        view.stop.watch(batch.labels, moment.epoch, moment.epochs)
+                        if view.stop
+                        else None
+                    ),
                     jitter=self._jitter(batch, moment, view),
                 )
                 for view in self.views
@@ -116,6 +132,26 @@ class InnerAttack:
 
 
 @dataclass(frozen=True, slots=True)
+class _Pace:
+    """How many steps a batch takes, how long they are, and how many of them each sample has."""
+
+    steps: int
+    step: PerSample
+    own: Tensor | None = None  # steps of each sample, where they differ from `steps`
+
+    @classmethod
+    def of(cls, steps: int, step: PerSample, finer: PerSample | None) -> _Pace:
+        if finer is None:
+            return cls(steps, step)
+        # n steps of 2α/n go twice as far as one of α: ten instead of FGSM's 5ε/4 are AT's of ε/4
+        shorter = torch.where(finer > 1, 2 * step / finer, step)
+        return cls(steps * int(finer.max()), shorter, steps * finer)
+
+    def limited(self, watch: StopWatch | None) -> StopWatch | None:
+        return watch if self.own is None else LimitedWatch(self.own, watch)
+
+
+@dataclass(frozen=True, slots=True)
 class _Jitter:
     size: float
     batch: Batch
@@ -141,6 +177,16 @@ def starting_images(
     # 0.001·N(0, 1): TRADES does not clip it before the first forward, FAT and BAT do.
     near = batch.images + 0.001 * draws.normal(batch.index, shape, dtype)
     return near.clamp_(0, 1) if start == "clipped gaussian" else near
+
+
+def resumed(
+    start: Images | None, images: Images, recalled: Tensor | None, radius: PerSample, ball: Ball
+) -> Images | None:
+    """Begin at recalled offsets, as far as the ball of now allows; at `start` where one is NaN."""
+    if recalled is None:
+        return start
+    there = ball.project(images + recalled, images, radius)
+    return torch.where(recalled.isnan(), images if start is None else start, there)
 
 
 def with_stop(views: Sequence[View], stop: StopRule | None) -> tuple[View, ...]:

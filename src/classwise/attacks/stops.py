@@ -95,5 +95,28 @@ class LastCorrectWatch:
         return Verdict(self.moving, rewound=caught)
 
 
+class LimitedWatch:
+    """Some samples have fewer steps than others; within its own, another rule may stop one, too.
+
+    >>> watch = LimitedWatch(torch.tensor([1, 2]), None)
+    >>> [watch(torch.zeros(2, 3)).moving.tolist() for _ in range(2)]
+    [[True, True], [False, True]]
+    """
+
+    def __init__(self, steps: Tensor, inside: StopWatch | None) -> None:
+        self.steps, self.inside = steps, inside
+        self.taken = 0
+
+    def __call__(self, logits: Logits) -> Verdict:
+        """Freeze what has had its steps."""
+        left = self.taken < self.steps
+        self.taken += 1
+        if self.inside is None:
+            return Verdict(left)
+        verdict = self.inside(logits)
+        rewound = None if verdict.rewound is None else verdict.rewound & left
+        return Verdict(verdict.moving & left, rewound)
+
+
 def _wrong(logits: Logits, labels: Labels) -> Tensor:
     return logits.argmax(1) != labels

@@ -41,6 +41,7 @@ class ClassSettings:
     clean_temperature: PerClass  # of a teacher's soft labels for clean images
     robust_temperature: PerClass  # and for attacked ones
     target_odds: ClassByClass | None = None  # ψ; None: untargeted
+    finer: PerClass | None = None  # n > 1: n times the attack's steps, each 2/n as long
 
     @classmethod
     def uniform(
@@ -110,6 +111,11 @@ class ClassPolicy:
     def due(self, batches: int) -> bool:  # noqa: ARG002
         """Whether it acts inside an epoch as well, after so many of its batches."""
         return False
+
+    @property
+    def remarks(self) -> tuple[tuple[str, str], ...]:
+        """What a person must know of its last update: what each is about, said once, and words."""
+        return ()
 
     def bind(self, class_names: Sequence[str]) -> ClassPolicy:  # noqa: ARG002
         """Replace class names among the options by class numbers, once the data are known."""

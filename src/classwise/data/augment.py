@@ -16,6 +16,7 @@ from classwise.errors import ClasswiseError
 from classwise.types import Images
 
 Transform: TypeAlias = Callable[[Images, Tensor, int, int], Images]  # images, index, seed, epoch
+Places: TypeAlias = tuple[Tensor, Tensor]  # n×h×1 row numbers, n×1×w column numbers
 
 
 @runtime_checkable
@@ -24,6 +25,17 @@ class Fitting(Protocol):
 
     def for_data(self, allowed: Allowed) -> Transform:
         """Return the transform that keeps to what these images allow."""
+
+
+@runtime_checkable
+class Placing(Protocol):
+    """A transform that only moves pixels, so that a map of them can follow, and be taken back."""
+
+    def frame(self, shape: torch.Size) -> tuple[int, int]:
+        """Height and width of all that the transform can show of images of this shape."""
+
+    def places(self, shape: torch.Size, index: Tensor, seed: int, epoch: int) -> Places:
+        """Where in its frame every pixel of a transformed image comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +58,36 @@ class CropFlip:
 
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch with one gather."""
-        n, _, height, width = images.shape
-        pad = Allowed(min(height, width)).reach if self.pad is None else self.pad
+        pad = self._reach(min(images.shape[2:]))
         if not (pad or self.flip):
             return images.contiguous(memory_format=torch.channels_last)
-        draws = Draws(seed, "augment", epoch).uniform(index, (3,), torch.float64)
-        top, left = (draws[:, :2] * (2 * pad + 1)).long().unbind(1)
-        rows = top[:, None] + torch.arange(height, device=images.device)
-        columns = left[:, None] + torch.arange(width, device=images.device)
-        if self.flip:
-            columns = torch.where(draws[:, 2:] < 0.5, columns.flip(1), columns)
         mode = "reflect" if self.padding == "reflect" else "constant"
         padded = F.pad(images, [pad] * 4, mode=mode) if pad else images
-        sample = torch.arange(n, device=images.device)[:, None, None]
-        cut = padded.permute(0, 2, 3, 1)[sample, rows[:, :, None], columns[:, None, :]]
+        rows, columns = self.places(images.shape, index, seed, epoch)
+        sample = torch.arange(len(images), device=images.device)[:, None, None]
+        cut = padded.permute(0, 2, 3, 1)[sample, rows, columns]
         return cut.permute(0, 3, 1, 2)  # channels-last memory, as the models like it
+
+    def frame(self, shape: torch.Size) -> tuple[int, int]:
+        """The image and its border."""
+        height, width = shape[-2:]
+        pad = self._reach(min(height, width))
+        return height + 2 * pad, width + 2 * pad
+
+    def places(self, shape: torch.Size, index: Tensor, seed: int, epoch: int) -> Places:
+        """Rows and columns of each window."""
+        height, width = shape[-2:]
+        pad = self._reach(min(height, width))
+        draws = Draws(seed, "augment", epoch).uniform(index, (3,), torch.float64)
+        top, left = (draws[:, :2] * (2 * pad + 1)).long().unbind(1)
+        rows = top[:, None] + torch.arange(height, device=index.device)
+        columns = left[:, None] + torch.arange(width, device=index.device)
+        if self.flip:
+            columns = torch.where(draws[:, 2:] < 0.5, columns.flip(1), columns)
+        return rows[:, :, None], columns[:, None, :]
+
+    def _reach(self, side: int) -> int:
+        return Allowed(side).reach if self.pad is None else self.pad
 
 
 def fit_augment(augment: Transform | None, allowed: Allowed) -> Transform:

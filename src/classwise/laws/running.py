@@ -151,7 +151,7 @@ def randomness_is_left_alone(subject: Subject, folder: Path) -> None:
         run = Run(folder / "steps")
         trainer = Trainer(run, subject.recipe, config, source, torch.device("cpu"))
         state = Progression.beginning(
-            trainer.slots, trainer.chain, trainer.base, trainer.num_classes
+            trainer.slots, trainer.chain, trainer.base, trainer.train_data.origin
         )
         sentinel = _Sentinel()
         trainer.run_epoch(state, sentinel)

@@ -10,8 +10,9 @@ import torch
 from pydantic import Field
 
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
-from classwise.recipe import Method, epoch_of
+from classwise.recipe import Method
 from classwise.slots import Slots
+from classwise.stages import epoch_of
 from classwise.types import PerClass
 
 

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings, Feedback, Seen
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
+from classwise.stages import epoch_of
 from classwise.types import PerClass
 
 

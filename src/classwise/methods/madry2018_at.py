@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from classwise.attacks.inner import Start
 from classwise.methods.clean import LabelObjective
 from classwise.models.asking import BatchNormMode
 from classwise.recipe import Method
-from classwise.slots import AttackStep, Slots
+from classwise.slots import AttackStep, AttackSteps, Slots
 from classwise.spelling import QUARTER
 
 
@@ -30,7 +30,7 @@ class AT(Method):
     paper: ClassVar[str] = "Madry et al., ICLR 2018"
     base: ClassVar[bool] = True
 
-    steps: Annotated[int, Field(ge=0)] = 10  # T
+    steps: AttackSteps = 10  # T, a number or a schedule such as {0: 2, 0.5: 10}
     step: AttackStep = QUARTER  # α, a number or a share of eps
     start: Annotated[Start, BeforeValidator(_no_start)] = "uniform"
     batchnorm: BatchNormMode = "train"

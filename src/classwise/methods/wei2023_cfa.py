@@ -19,8 +19,9 @@ from classwise.classes.settings import (
     RenewedPolicy,
 )
 from classwise.errors import ClasswiseError
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.slots import Average, Gate, ShareGate, Slots
+from classwise.stages import epoch_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from classwise.models.asking import batchnorm_mode
 from classwise.objective import Descent
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.slots import Slots
+from classwise.stages import epoch_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.errors import ClasswiseError
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
+from classwise.stages import epoch_of
 from classwise.types import PerClass
 
 CLEAN, ATTACKED = Seen("valid", "clean"), Seen("valid", "pgd-20")

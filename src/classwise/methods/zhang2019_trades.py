@@ -13,7 +13,7 @@ from classwise.models.asking import BatchNormMode
 from classwise.objective import Outer, Term, label_loss
 from classwise.recipe import Among, Method
 from classwise.script import Script
-from classwise.slots import AttackStep, Slots
+from classwise.slots import AttackStep, AttackSteps, Slots
 from classwise.spelling import QUARTER
 
 
@@ -53,7 +53,7 @@ class Trades(Method):
 
     beta: Annotated[float, Field(ge=0)] | None = None  # β; 6, or FRL's own beside it
     normalised: bool | None = None
-    steps: Annotated[int, Field(ge=0)] = 10  # T
+    steps: AttackSteps = 10  # T, a number or a schedule such as {0: 2, 0.5: 10}
     step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 

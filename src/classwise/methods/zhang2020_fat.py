@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from classwise.attacks.stops import CountingWatch, PatientWatch, StopWatch
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
+from classwise.stages import Schedule, read_schedule, value_at
 from classwise.types import Labels
 
 Rule: TypeAlias = Literal["counter", "original"]
-Schedule: TypeAlias = tuple[tuple[float, int], ...]  # (from this epoch or fraction on, patience)
-
-
-def read_schedule(value: Any) -> Any:
-    """Sort the steps of a schedule; a plain number passes through.
-
-    >>> read_schedule({0.5: 1, 0: 0})
-    ((0.0, 0), (0.5, 1))
-    """
-    if not isinstance(value, Mapping | list | tuple):
-        return value
-    pairs = value.items() if isinstance(value, Mapping) else value
-    try:
-        steps = sorted((float(when), step) for when, step in pairs)
-    except (TypeError, ValueError):
-        raise ValueError("write a number, or steps such as {0: 0, 0.5: 1}") from None
-    if not steps or steps[0][0] != 0:
-        raise ValueError("a schedule begins with epoch 0, as in {0: 0, 0.5: 1}")
-    if any(type(step) is not int or step < 0 for _, step in steps):
-        raise ValueError("every step of a schedule must be a whole number from 0 up")
-    return tuple(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +32,7 @@ class FriendlyStop:
 
     def patience_at(self, epoch: int, epochs: int) -> int:
         """τ in an epoch, counted from 0."""
-        if isinstance(self.patience, int):
-            return self.patience
-        return [tau for when, tau in self.patience if epoch_of(when, epochs) <= epoch][-1]
+        return value_at(self.patience, epoch, epochs)
 
 
 # τ of the original papers' scripts, their epochs as fractions of their runs.

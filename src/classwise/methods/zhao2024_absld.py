@@ -14,10 +14,11 @@ from classwise.attacks.losses import divergence
 from classwise.classes.settings import ClassPolicy, ClassSettings, Feedback, Seen
 from classwise.models.asking import BatchNormMode
 from classwise.objective import Outer, Term
-from classwise.recipe import Among, Method, epoch_of
+from classwise.recipe import Among, Method
 from classwise.script import Script
-from classwise.slots import AttackStep, Slots
+from classwise.slots import AttackStep, AttackSteps, Slots
 from classwise.spelling import QUARTER
+from classwise.stages import epoch_of
 from classwise.types import PerClass
 
 CLEAN, ROBUST = Seen("train", "clean"), Seen("train", "robust")
@@ -140,7 +141,7 @@ class ABSLD(Method):
     drops: Annotated[tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(_as_tuple)] = (
         *(215 / 300, 260 / 300, 285 / 300),  # when r falls tenfold
     )
-    steps: Annotated[int, Field(ge=0)] = 10  # T
+    steps: AttackSteps = 10  # T, a number or a schedule such as {0: 2, 0.5: 10}
     step: AttackStep = QUARTER  # α, a number or a share of eps
     batchnorm: BatchNormMode = "eval"
 

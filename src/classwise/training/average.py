@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from classwise.classes.counts import ClassCounts
-from classwise.recipe import epoch_of
 from classwise.slots import Average, Gate
+from classwise.stages import epoch_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from classwise.models.asking import set_training
 from classwise.recipe import Method, Recipe
 from classwise.recipe_text import load_recipe
 from classwise.slots import KEEPS
-from classwise.training.average import RunningAverage, shut_gates
+from classwise.training.average import RunningAverage
 from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train, rows_to_use
 from classwise.training.config import TrainConfig, choose_device, configured
@@ -45,7 +45,7 @@ from classwise.training.record import epoch_record, headline, keep_weights
 from classwise.training.resume import Checkpoints, Logs
 from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
-from classwise.training.state import Progression
+from classwise.training.state import Progression, remarks
 from classwise.training.step import Step
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
@@ -157,7 +157,7 @@ class Trainer:
     def go(self, quiet: bool, lock: FolderLock) -> Run:
         """Train from wherever the run stands to its last epoch."""
         config = self.config
-        begin = Progression.beginning(self.slots, self.chain, self.base, self.num_classes)
+        begin = Progression.beginning(self.slots, self.chain, self.base, self.train_data.origin)
         whose = self.about["identity"]
         saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device)
         found = saved.resume(begin)
@@ -171,8 +171,8 @@ class Trainer:
         with TrainProgress(title, config.epochs, state.epoch, batches, quiet) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()
-                for average, words in shut_gates(state.averages, state.epoch, config.epochs):
-                    progress.warn_once(average, words)
+                for about, words in remarks(state, config.epochs):
+                    progress.warn_once(about, words)
                 state, counts, losses = self.run_epoch(state, progress)
                 lock.check()
                 state, record = self.boundary(state, counts, losses)

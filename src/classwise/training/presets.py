@@ -11,6 +11,7 @@ from classwise.methods import METHODS
 from classwise.methods.crop import Crop
 from classwise.recipe import Among, Method, Recipe, compose
 from classwise.script import Drop, Script
+from classwise.stages import largest
 from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
@@ -87,6 +88,10 @@ def apply_preset(
         methods = _cropped(methods, recipe, script)
         if "epochs" in options:
             settings["drops"] = _stretched(script, int(options["epochs"]))
+    bases = {method.name for method in methods if method.base}
+    for key in ("steps", "step"):
+        if recipe.owners.get(key) not in bases:  # such as `fast`, which has its own
+            on_base.pop(key, None)
     config = TrainConfig(**_without_idle({**settings, **options}, options))
     methods = [_fill(m, _reaching(_known(m, on_base), m, config)) if m.base else m for m in methods]
     return compose(methods), config
@@ -154,7 +159,9 @@ def _reaching(options: dict[str, Any], base: Method, config: TrainConfig) -> dic
     step, steps = options.get("step"), getattr(base, "steps", 0)
     if "steps" not in base.model_fields_set:
         steps = options.get("steps", steps)
-    short = isinstance(step, float) and (config.norm != LINF.name or steps * step < config.eps)
+    short = isinstance(step, float) and (
+        config.norm != LINF.name or largest(steps) * step < config.eps
+    )
     return {k: v for k, v in options.items() if not (k == "step" and short)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from classwise.attacks.carried import CARRIED
 from classwise.classes.settings import Chain, ClassSettings, policy_state, restore_policy
 from classwise.errors import ClasswiseError
 from classwise.record.tensors import (
@@ -23,7 +24,8 @@ from classwise.record.tensors import (
 )
 from classwise.sealed import Damaged
 from classwise.slots import Slots
-from classwise.training.average import RunningAverage
+from classwise.training.average import RunningAverage, shut_gates
+from classwise.types import Labels
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,28 @@ class Progression:
     chain: Chain
     settings: ClassSettings
     averages: tuple[RunningAverage, ...]
+    # What regularisers remember, by name, and perturbations that are carried on, as `CARRIED`.
     regularisers: Mapping[str, dict[str, Tensor]] = field(default_factory=dict)
     best: Mapping[str, float] = field(default_factory=dict)  # score of each kept choice
 
     @classmethod
     def beginning(
-        cls, slots: Slots, chain: Chain, base: ClassSettings, num_classes: int
+        cls, slots: Slots, chain: Chain, base: ClassSettings, index: Labels
     ) -> Progression:
-        """Where every run begins."""
+        """Where every run begins; `index` are the keys of the images that it trains on."""
+        num_classes = len(base.margin)
         averages = tuple(RunningAverage(rule) for rule in slots.averages)
         regularisers = {rule.name: rule.begin(num_classes) for rule in slots.regularisers}
+        if slots.carry is not None:
+            regularisers[CARRIED] = slots.carry.begin(index)
         return cls(0, chain, base, averages, regularisers)
+
+
+def remarks(state: Progression, epochs: int) -> Iterator[tuple[str, str]]:
+    """What a person must know where a run stands: what it is about, and words."""
+    yield from shut_gates(state.averages, state.epoch, epochs)
+    for policy in state.chain.policies:
+        yield from policy.remarks
 
 
 def save_state(

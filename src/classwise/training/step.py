@@ -10,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
+from classwise.attacks.carried import CARRIED, Memory, Visit
 from classwise.attacks.inner import Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
-from classwise.recipe import epoch_of
 from classwise.slots import Slots
+from classwise.stages import epoch_of
 from classwise.training.config import TrainConfig
 from classwise.types import Batch, Images, Logits
 
@@ -47,20 +48,50 @@ class Step:
     ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
         """Take the step; class counts of each view and the parts of the loss.
 
-        `kept` is the regularisers' memory, brought up to date. `details` are what the class counts
-        must hold, and `count_robust` says whether the attacked images must be among them.
+        `kept` is the memory of regularisers and of carried perturbations, brought up to date.
+        `details` are what the class counts must hold, and `count_robust` says whether the attacked
+        images must be among them. Of a batch that is replayed, counts and losses are the last's.
         """
-        slots, objective = self.slots, self.slots.objective
-        assert objective is not None
         batch = replace(
             batch, images=self.augment(batch.images, batch.index, moment.seed, moment.epoch)
         )
-        rows = settings.rows(batch.labels)
-        teacher = None
+        rows, teacher = settings.rows(batch.labels), None
         if self.teacher is not None:
             with torch.no_grad():
                 teacher = self.teacher(batch.images)
-        views = attacked = self._attack(batch, rows, moment, teacher)
+        visit = Visit(batch, moment, rows.margin, rows.step, self.ball, self.augment)
+        carry = self.slots.carry
+        for _ in range(1 if carry is None else carry.replays):
+            views = self._attack(visit, rows, kept.get(CARRIED, {}), teacher)
+            seen = self._descend(visit, rows, views, kept, teacher)
+            kept.update(seen["states"])
+            if carry is not None:
+                kept[CARRIED] = carry.keep(visit, views["robust"], kept[CARRIED])
+        counted = self._pure(seen["outputs"], views.get("robust") if count_robust else None)
+        counts = {
+            Seen("train", name): ClassCounts.of_logits(
+                batch.labels, logits[:, : self.num_classes], details
+            )
+            for name, logits in counted.items()
+        }
+        return counts, {"total": seen["total"], **seen["parts"]}
+
+    def _descend(
+        self,
+        visit: Visit,
+        rows: ClassSettings,
+        views: dict[str, Images],
+        kept: Mapping[str, dict[str, Tensor]],
+        teacher: Logits | None,
+    ) -> dict[str, Any]:
+        """One step of the weights: outputs by view, the loss and its parts, what to remember."""
+        slots, objective, batch, moment = (
+            self.slots,
+            self.slots.objective,
+            visit.batch,
+            visit.moment,
+        )
+        assert objective is not None
         soft: dict[str, Tensor] = {}
         if slots.mix is not None:
             outputs = self.num_classes + (slots.extra_outputs or 0)
@@ -70,7 +101,7 @@ class Step:
         def forward() -> Tensor:
             with self._precision():
                 found = {
-                    view: all_outputs(self.model, views[view]).float() for view in objective.views
+                    view: _wide(all_outputs(self.model, views[view])) for view in objective.views
                 }
             outer = Outer(found, batch.labels, rows, soft, teacher)
             terms = objective.terms(outer)
@@ -85,35 +116,32 @@ class Step:
 
         rule = slots.step_rule or plain_step
         rule(Descent(forward, self.model, self._backward, self._update, moment))
-        kept.update(seen["states"])
-        counted = self._pure(seen["outputs"], attacked.get("robust") if count_robust else None)
-        counts = {
-            Seen("train", name): ClassCounts.of_logits(
-                batch.labels, logits[:, : self.num_classes], details
-            )
-            for name, logits in counted.items()
-        }
-        return counts, {"total": seen["total"], **seen["parts"]}
+        return seen
 
     def _attack(
-        self, batch: Batch, rows: ClassSettings, moment: Moment, teacher: Logits | None
+        self, visit: Visit, rows: ClassSettings, carried: Memory, teacher: Logits | None
     ) -> dict[str, Images]:
         """The clean images, and what the recipe's attack makes of them, if it has one."""
-        views = {"clean": batch.images}
+        views, carry = {"clean": visit.batch.images}, self.slots.carry
         if self.slots.inner is None:
             return views
         tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
         with self._precision():
-            return views | self.slots.inner.perturb(
+            views |= self.slots.inner.perturb(
                 self.model,
-                batch,
-                moment,
+                visit.batch,
+                visit.moment,
                 radius=rows.margin,
                 step=rows.step,
                 ball=self.ball,
                 target_odds=rows.target_odds,
                 teacher=tempered,
+                finer=rows.finer,
+                recalled=None if carry is None else carry.recall(visit, carried),
             )
+        if carry is not None and carry.shared:
+            views["robust"].requires_grad_()  # its slope comes with those of the weights
+        return views
 
     def _pure(self, outputs: Mapping[str, Logits], attacked: Images | None) -> dict[str, Logits]:
         """Outputs that may be counted: where a mix was at work, attacked images are asked anew."""
@@ -144,3 +172,8 @@ class Step:
         return torch.autocast(
             self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
         )
+
+
+def _wide(logits: Logits) -> Logits:
+    """Losses need single precision at least; a model in double precision keeps it."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

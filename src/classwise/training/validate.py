@@ -27,6 +27,7 @@ from classwise.objective import Outer
 from classwise.recipe import Recipe
 from classwise.record.rows import Predictions
 from classwise.slots import Slots
+from classwise.stages import value_at
 from classwise.training.config import TrainConfig
 from classwise.types import Batch, Logits, PerSample
 
@@ -49,6 +50,13 @@ def judged_under(config: TrainConfig, recipe: Recipe, images: int) -> Seen:
         raise ClasswiseError(
             f"the gate of {gated[0]} opens on robust accuracy on validation data, but {why}; set "
             "valid=0.02 and valid_attack=pgd-10, or leave the gated average out"
+        )
+    watchers = [p for p in recipe.slots.policies if any(s.split == "valid" for s in p.needs(1))]
+    if watchers and not images:
+        owner = recipe.owners[f"class {min(watchers[0].writes)}"]
+        raise ClasswiseError(
+            f"{owner} looks at validation images after every epoch, but there are none; set "
+            "valid=0.02, or see the options of " + owner
         )
     return Seen("valid", name)
 
@@ -93,7 +101,8 @@ class OwnAttack:
         tell(self.name, predicted == batch.labels)
         fell_to = torch.where(predicted == batch.labels, STANDING, 0)
         gap = -LogitGap(batch.labels)(logits)
-        steps = self.slots.inner.steps if self.slots.inner else 0
+        own, moment = self.slots.inner, self.moment
+        steps = value_at(own.steps, moment.epoch, moment.epochs) if own else 0
         spent = torch.full_like(batch.labels, steps, dtype=torch.int32)
         return Judged(predicted, gap, spent, fell_to, (self.name,), batch.images, losses)
 
