@@ -24,7 +24,8 @@ from classwise.classes.settings import Seen
 from classwise.cli import app
 from classwise.data.batches import Batches
 from classwise.doors import attacks as objects
-from classwise.doors.targets import Wish, audit_target
+from classwise.doors.targets import audit_target
+from classwise.doors.wish import Wish
 from classwise.judging.samples import read_samples
 from classwise.models.asking import eval_mode
 from classwise.recipe_text import parse_recipe

@@ -12,8 +12,12 @@ ROOT = Path(classwise.__file__).parent
 # was not explained before. Files of a folder stand in their own order.
 WALK = {
     "errors": [],
+    "limits": [],
+    "terminal": [],
     "memory": [],
     "files": [],
+    "texts": [],
+    "literals": [],
     "sealed": [],
     "locks": [],
     "spelling": [],
@@ -24,9 +28,9 @@ WALK = {
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
     ],
     "data": [
-        *("places", "memory", "dataset", "batches", "view", "splits", "augment", "idbh"),
+        *("places", "memory", "labels", "dataset", "batches", "view", "splits", "augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
-        *("download", "longtail", "sources"),
+        *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
@@ -41,7 +45,18 @@ WALK = {
         *("attack_names", "names"),
     ],
     "record": [
-        *("rows", "shards", "card", "shelf", "ledger", "remarks", "record", "lines"),
+        *(
+            "rows",
+            "description",
+            "shard_files",
+            "shards",
+            "card",
+            "shelf",
+            "ledger",
+            "remarks",
+            "record",
+            "lines",
+        ),
         *("tensors", "run_folder"),
     ],
     "auditing": [
@@ -63,7 +78,17 @@ WALK = {
         *("compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],
-    "doors": ["findings", "audit", "health", "attacks", "autoattack", "folders", "targets"],
+    "doors": [
+        "findings",
+        "audit",
+        "health",
+        "attacks",
+        "autoattack",
+        "folders",
+        "wish",
+        "pointed_at",
+        "targets",
+    ],
     "catalogue": [],
     "quickstart": [],
     "studies": [],

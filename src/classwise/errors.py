@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# Control codes but for tab and line feed, halves of characters, and marks that turn the direction
+# of writing: a terminal or a reader would be told something else than what stands there.
+_TREACHEROUS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_SHOWN = 200  # letters of a name in a message
+
+
+def defused(text: str) -> str:
+    r"""Text in which control codes and halves of characters are visible instead of obeyed.
+
+    >>> print(defused("a\x1b[2Jb\udcff"))
+    a\x1b[2Jb\udcff
+    """
+    return _TREACHEROUS.sub(lambda mark: ascii(mark[0])[1:-1], text)
+
+
+def cut(text: object, most: int = _SHOWN) -> str:
+    """Text for a message, no longer than so many letters.
+
+    >>> cut("a" * 9, 4)
+    'aaa…'
+    """
+    words = str(text)
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 class ClasswiseError(ValueError):
     """Something the caller can put right; the command line prints it and exits with 2."""
+
+    def __init__(self, words: str) -> None:
+        # Names come from strangers' files: no message may speak to the terminal.
+        super().__init__(defused(words))
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:
@@ -15,8 +44,11 @@ def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:
 
     >>> print(unknown("method", "tradse", ["at", "trades"]))
     unknown method 'tradse'; did you mean 'trades'? Known: at, trades
+    >>> print(unknown("method", "TRADES", ["at", "trades"]))
+    unknown method 'TRADES'; did you mean 'trades'? Known: at, trades
     """
-    names = sorted(known)
-    nearest = difflib.get_close_matches(got, names, n=1)
-    hint = f"did you mean {nearest[0]!r}? " if nearest else ""
-    return ClasswiseError(f"unknown {kind} {got!r}; {hint}Known: {', '.join(names)}")
+    names, said = sorted(known), cut(got)
+    small = {name.lower(): name for name in names}  # people may shout
+    nearest = difflib.get_close_matches(said.lower(), small, n=1)
+    hint = f"did you mean {small[nearest[0]]!r}? " if nearest else ""
+    return ClasswiseError(f"unknown {kind} {said!r}; {hint}Known: {', '.join(names)}")

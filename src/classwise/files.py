@@ -7,7 +7,29 @@ import hashlib
 import os
 from pathlib import Path
 
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
+
+
+def given_path(words: str | Path) -> Path:
+    """A path as the user or a file wrote it, which may or may not be there.
+
+    What no system could look at is refused: too long, with a zero byte, of an unknown user.
+    """
+    try:
+        path = Path(words).expanduser()
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except RuntimeError:
+        raise ClasswiseError(
+            f"{cut(words)}: there is no user of that name here; write the path without ~"
+        ) from None
+    except (OSError, ValueError) as reason:
+        why = getattr(reason, "strerror", None) or reason
+        raise ClasswiseError(
+            f"cannot look at {cut(words)}: {why}; give the path of a file or folder"
+        ) from None
+    return path
 
 
 def write_atomically(path: Path, content: bytes) -> None:

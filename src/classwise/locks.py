@@ -20,9 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-
 from classwise.errors import ClasswiseError
+from classwise.terminal import Terminal
 
 BEAT = 10.0  # seconds between two signs of life
 LEASE = 120.0  # seconds without one after which a lock of another machine is nobody's
@@ -202,7 +201,7 @@ def short_lock(folder: Path, doing: str) -> FolderLock:
 
 
 def _say(words: str) -> None:
-    Console(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
+    Terminal(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
 
 
 def _machine() -> str:

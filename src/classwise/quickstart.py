@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from classwise.doors.targets import Wish, audit_target
+from classwise.doors.targets import audit_target
+from classwise.doors.wish import Wish
 from classwise.locks import FolderLock
 from classwise.report.html import load_runs, write_report
 from classwise.report.tables import rich_table

@@ -6,17 +6,18 @@ methods that are built in or installed is imported only if the user names the mo
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
+from classwise.files import given_path
 from classwise.foreign import installed, load_installed, package_of
 from classwise.methods import METHODS
 from classwise.models import import_object
 from classwise.recipe import Method, Recipe, compose, methods_of
 from classwise.spelling import Call, parse_call, parse_value, split_outside_brackets
+from classwise.texts import parse_toml, read_text
 
 
 def make_method(
@@ -140,8 +141,8 @@ def read_recipe(
 def _table_of(path: str | Path) -> tuple[dict[str, Any], str]:
     """What a recipe file holds, and its line `compose`."""
     try:
-        content = tomllib.loads(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as reason:
+        content = parse_toml(read_text(given_path(path)), path)
+    except OSError as reason:
         raise ClasswiseError(f"cannot read the recipe {path}: {reason}") from None
     text = content.pop("compose", None)
     if not isinstance(text, str):

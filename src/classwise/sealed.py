@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_BYTES
+from classwise.texts import parse_json, read_some
 
 SEAL = "checksum"
 _KINDS = {list: "a list", str: "text", int: "a number", float: "a number", bool: "true or false"}
@@ -39,14 +41,11 @@ def unseal(text: str | bytes) -> dict[str, Any]:
     classwise.sealed.Damaged: does not match its own checksum
     """
     try:
-        words = text.decode() if isinstance(text, bytes) else text
-        found = json.loads(words)
+        found = parse_json(text.decode() if isinstance(text, bytes) else text, "")
     except UnicodeDecodeError as reason:
         raise Damaged(f"has a byte that is no UTF-8 at {reason.start}") from None
-    except RecursionError:
-        raise Damaged("is nested too deeply") from None
-    except ValueError as reason:
-        raise Damaged(f"is no JSON ({reason})") from None
+    except ClasswiseError as reason:
+        raise Damaged(str(reason).strip()) from None
     if not isinstance(found, dict):
         raise Damaged(f"is no object but {_KINDS.get(type(found), 'something else')}")
     said = found.pop(SEAL, None)
@@ -55,10 +54,10 @@ def unseal(text: str | bytes) -> dict[str, Any]:
     return found
 
 
-def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
+def read_sealed(path: Path, remedy: str, most: int = MOST_BYTES) -> dict[str, Any]:
     """Read a file that is one object; `remedy` tells what to do if it is damaged."""
     try:
-        return unseal(path.read_bytes())
+        return unseal(read_some(path, most))
     except OSError as reason:
         raise ClasswiseError(f"{path} cannot be read: {reason.strerror or reason}") from None
     except Damaged as reason:
@@ -71,8 +70,5 @@ def sealed_text(content: Mapping[str, Any], indent: int | None = 1) -> bytes:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(content, sort_keys=True)
-    except RecursionError:
-        raise Damaged("is nested too deeply") from None
+    text = json.dumps(content, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

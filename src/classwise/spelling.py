@@ -14,7 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut, defused
+from classwise.limits import DEEPEST, LARGEST_NUMBER
+from classwise.literals import QUARTER as QUARTER
+from classwise.literals import Share as Share
+from classwise.literals import check_size, plain_value
 
 _CALL = re.compile(r"\s*(?P<name>[A-Za-z_][\w.:/-]*)\s*(?:\((?P<inside>.*)\))?\s*", re.DOTALL)
 
@@ -28,28 +32,6 @@ class Call:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Share:
-    """One of so many equal parts of an attack's radius, written `eps/4`.
-
-    >>> Share(4), Share(2.5), Share(4).of(0.2)
-    (eps/4, eps/2.5, 0.05)
-    """
-
-    parts: float
-
-    def of(self, radius: Any) -> Any:
-        """That share of a radius, or of many."""
-        return radius / self.parts
-
-    def __repr__(self) -> str:
-        parts = float(self.parts)
-        return f"eps/{int(parts) if parts.is_integer() else parts}"
-
-
-QUARTER = Share(4)  # the step of every attack that is given none
-
-
 def parse_call(text: str) -> Call:
     """Read one name with optional arguments.
 
@@ -58,28 +40,31 @@ def parse_call(text: str) -> Call:
     >>> parse_call("longtail(cifar10, factor=1/50)").options
     {'factor': 0.02}
     """
+    check_size(text)
     match = _CALL.fullmatch(text)
     if not match:
-        raise ClasswiseError(f"cannot read {text!r}; write a name, or name(option=value)")
+        raise ClasswiseError(f"cannot read {cut(text)!r}; write a name, or name(option=value)")
     inside = match["inside"]
     if inside is None or not inside.strip():
         return Call(match["name"])
     try:
         tree = ast.parse(f"_({inside})", mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
-        raise ClasswiseError(f"cannot read the options in {text!r}; write option=value") from None
+        raise ClasswiseError(
+            f"cannot read the options in {cut(text)!r}; write option=value"
+        ) from None
     if (
         not isinstance(tree, ast.Call)
         or not isinstance(tree.func, ast.Name)
         or any(word.arg is None for word in tree.keywords)
     ):
-        raise ClasswiseError(f"cannot read the options in {text!r}; write option=value")
-    args = tuple(_plain_value(node, text) for node in tree.args)
+        raise ClasswiseError(f"cannot read the options in {cut(text)!r}; write option=value")
+    args = tuple(plain_value(node, text) for node in tree.args)
     options: dict[str, Any] = {}
     for word in tree.keywords:
         if word.arg in options:
-            raise ClasswiseError(f"{text!r} gives {word.arg} twice; keep one")
-        options[str(word.arg)] = _plain_value(word.value, text)
+            raise ClasswiseError(f"{cut(text)!r} gives {word.arg} twice; keep one")
+        options[str(word.arg)] = plain_value(word.value, text)
     return Call(match["name"], args, options)
 
 
@@ -91,12 +76,13 @@ def parse_value(text: str) -> Any:
     >>> parse_value("eps/4") == Share(4)
     True
     """
+    check_size(text)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         return text
     try:
-        return _plain_value(tree, text)
+        return plain_value(tree, text)
     except ClasswiseError:
         return text
 
@@ -107,8 +93,9 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
     >>> split_outside_brackets("a(x=[1,2]), b", ",")
     ['a(x=[1,2])', ' b']
     """
-    pieces, depth, quote, piece = [], 0, "", ""
-    for letter in text:
+    check_size(text)
+    pieces, depth, quote, begin = [], 0, "", 0
+    for place, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "'\"":
@@ -118,11 +105,9 @@ def split_outside_brackets(text: str, separator: str) -> list[str]:
         elif letter in ")]}":
             depth -= 1
         if letter == separator and depth == 0 and not quote:
-            pieces.append(piece)
-            piece = ""
-        else:
-            piece += letter
-    return [*pieces, piece]
+            pieces.append(text[begin:place])
+            begin = place + 1
+    return [*pieces, text[begin:]]
 
 
 def average_and_keep(weights: str) -> tuple[str, str]:
@@ -155,14 +140,20 @@ def parse_eps(value: float | int | str, too_wide: float = 1.0) -> float:
     number = number.item() if hasattr(number, "item") else number  # numpy's and torch's numbers
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise ClasswiseError(
-            f"eps is {value!r}; write a fraction such as 8/255 or a number such as 0.03"
+            f"eps is {said_value(value)}; write a fraction such as 8/255 or a number such as 0.03"
         )
-    if not 0 <= number < float("inf"):
-        raise ClasswiseError(f"eps is {value!r}; it must be 0 or more, and finite")
+    if not 0 <= number <= LARGEST_NUMBER:
+        raise ClasswiseError(f"eps is {said_value(value)}; it must be 0 or more, and finite")
     if number >= too_wide:
         hint = f"; did you mean {number:g}/255?" if number <= 255 else ""
         raise ClasswiseError(f"eps is {float(number)}, but images live in [0, 1]{hint}")
     return float(number)
+
+
+def said_value(value: Any) -> str:
+    """A value for a message; Python itself refuses to write whole numbers of 4300 digits."""
+    whole = isinstance(value, int) and abs(value) > LARGEST_NUMBER
+    return "a number of very many digits" if whole else cut(repr(value))
 
 
 def spell_eps(radius: float) -> str:
@@ -212,10 +203,10 @@ def _same_number(one: Any, other: Any) -> bool:
     return math.isclose(one, other, rel_tol=5e-4) if numbers else one == other
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Any, deepest: int = DEEPEST) -> bool:
     """Whether a setting is a number, a word, or a list of such."""
     if isinstance(value, list | tuple):
-        return all(is_plain(item) for item in value)
+        return deepest > 0 and all(is_plain(item, deepest - 1) for item in value)
     return value is None or isinstance(value, bool | int | float | str)
 
 
@@ -235,42 +226,5 @@ def one_line(text: str, most: int | None = None) -> str:
     >>> one_line("a\n b"), one_line("abcdef", 4)
     ('a b', 'abc…')
     """
-    words = " ".join(text.split())
-    return words if most is None or len(words) <= most else f"{words[: most - 1]}…"
-
-
-def _plain_value(node: ast.expr, text: str) -> Any:
-    """What `_literal` reads; whatever a hostile spelling does to it is refused alike."""
-    try:
-        return _literal(node, text)
-    except (RecursionError, TypeError, OverflowError):
-        raise ClasswiseError(f"cannot read a value in {text[:200]!r}; write it simpler") from None
-
-
-def _literal(node: ast.expr, text: str) -> Any:
-    """Turn a syntax node into a plain value; anything that would need evaluating is refused."""
-    match node:
-        case ast.Constant(value=value):
-            return value
-        case ast.Name(id=word):
-            return {"true": True, "false": False, "none": None}.get(word.lower(), word)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            number = _literal(operand, text)
-            if isinstance(number, int | float):
-                return -number
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            top, bottom = _literal(left, text), _literal(right, text)
-            if isinstance(top, int | float) and isinstance(bottom, int | float) and bottom:
-                return top / bottom
-            number = isinstance(bottom, int | float) and not isinstance(bottom, bool)
-            if top == "eps" and number and 0 < bottom < float("inf"):
-                return Share(float(bottom))
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_literal(item, text) for item in items]
-        case ast.Dict(keys=keys, values=values) if all(keys):
-            return {
-                _literal(k, text): _literal(v, text) for k, v in zip(keys, values, strict=True) if k
-            }
-        case ast.Attribute() | ast.Call():
-            return ast.unparse(node)  # a nested name such as longtail(cifar10(...))
-    raise ClasswiseError(f"cannot read a value in {text!r}; use numbers, fractions, words or lists")
+    words = defused(" ".join(text.split()))
+    return words if most is None else cut(words, most)

@@ -105,7 +105,7 @@ def test_pickle_that_runs_a_command_is_refused_even_with_the_right_md5(
     [
         (pickle.dumps(getattr), "builtins.getattr"),
         (pickle.dumps(np.float64(1.0)), "scalar"),
-        (pickle.dumps(np.array([object()])), "only bytes"),
+        (pickle.dumps(np.array([object()])), "no official file has"),
         (pickle.dumps(np.arange(3.0)), "only bytes"),
         (pickle.dumps([1, 2]), "holds a list"),
         (b"\x80\x02}(X\x01\x00\x00\x00aP0\n", "refused"),

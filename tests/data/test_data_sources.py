@@ -9,10 +9,11 @@ import torch
 
 from classwise.data import batches as batches_module
 from classwise.data import memory
+from classwise.data.arrays import map_npy
 from classwise.data.batches import Batches
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.longtail import longtail, profile
-from classwise.data.sources import _read_npy, choose_split, open_data, read_spec, with_option
+from classwise.data.sources import choose_split, open_data, read_spec, with_option
 from classwise.errors import ClasswiseError
 
 
@@ -169,7 +170,8 @@ def test_npy_folder_is_mapped_not_read(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="others may show changes later")
 def test_npy_images_are_looked_up_in_the_file(tmp_path):
     np.save(tmp_path / "images.npy", np.zeros((9, 3, 4, 4), np.uint8))
-    found = _read_npy(tmp_path)["images"]
+    np.save(tmp_path / "labels.npy", np.zeros(9, np.int64))
+    found = map_npy(tmp_path)["images"]
     with (tmp_path / "images.npy").open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x07")
@@ -178,7 +180,8 @@ def test_npy_images_are_looked_up_in_the_file(tmp_path):
 
 def test_npy_folder_with_pickled_objects_is_refused(tmp_path):
     np.save(tmp_path / "images.npy", np.array([object()]), allow_pickle=True)
-    with pytest.raises(ClasswiseError, match=r"not a readable .npy array"):
+    np.save(tmp_path / "labels.npy", np.zeros(1, np.int64))
+    with pytest.raises(ClasswiseError, match=r"images.npy holds object; only numbers and text"):
         open_data(f"npy:{tmp_path}")
 
 

@@ -26,7 +26,7 @@ from classwise.auditing.sequential import Limits, audit_partly
 from classwise.data.view import View
 from classwise.models.subject import Subject
 from classwise.record import ledger as ledger_module
-from classwise.record import shards
+from classwise.record import shard_files, shards
 from classwise.record.ledger import Ledger
 
 _PLACES = [str(TESTS), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -236,15 +236,18 @@ def test_a_key_is_found_once_however_many_radii_it_is_made_of(monkeypatch):
 
 class TestEngine:
     def test_it_starts_once_and_tables_stay_apart(self, tmp_path, monkeypatch):
-        started, real = [], shards.duckdb.connect
-        shards._engine.cache_clear()
-        monkeypatch.setattr(shards.duckdb, "connect", lambda: started.append(1) or real())
+        started, real = [], shard_files.duckdb.connect
+        shard_files._engine.cache_clear()
+        monkeypatch.setattr(
+            shard_files.duckdb, "connect", lambda **how: started.append(1) or real(**how)
+        )
         for name in "ab":
             Ledger(tmp_path / name).append(verdicts([ord(name)]), stamp())
         with shards.open_table(tmp_path / "a") as one, shards.open_table(tmp_path / "b") as other:
             found = [base.execute("SELECT sample FROM rows").fetchall() for base in (one, other)]
         assert found == [[(97,)], [(98,)]]
-        with shards.connected() as base, pytest.raises(shards.duckdb.Error, match="shards"):
+        missing = pytest.raises(shard_files.duckdb.Error, match="shards")
+        with shard_files.connected() as base, missing:
             base.execute("SELECT * FROM shards")
         assert len(started) == 1
 

@@ -122,7 +122,7 @@ def test_bad_folders_are_named(tmp_path):
         load_runs([tmp_path / "new"])
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "run.json").write_text('{"data": {}}')
-    with pytest.raises(ClasswiseError, match="no recipe or class names"):
+    with pytest.raises(ClasswiseError, match="does not describe a run: it names no classes"):
         load_runs([tmp_path / "odd"])
     broken = synthetic_run(tmp_path / "broken", 2)
     next((broken / "predictions").iterdir()).write_bytes(b"<html>")

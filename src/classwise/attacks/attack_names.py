@@ -15,7 +15,7 @@ from classwise.attacks.search.engine import Search, only_asks
 from classwise.attacks.search.fab import Fab
 from classwise.attacks.search.square import Square
 from classwise.attacks.search.suite import Suite
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, cut, unknown
 from classwise.spelling import QUARTER, Call, Share, parse_call, split_outside_brackets
 
 # `eps` is a radius of its own, in place of the one that an audit or a run has for all.
@@ -118,7 +118,7 @@ def parse_attack(text: str) -> Named:
         traits = _traits(_FAMILIES.get(call.name, call.name), values.get("steps", 0), values, table)
         search = _MAKERS[call.name](name, **{k: v for k, v in values.items() if k != "eps"})
         return Named(Suite(name, traits, (search,)), eps)
-    match = re.fullmatch(r"(pgd|cw)-([1-9]\d*)", call.name)
+    match = re.fullmatch(r"(pgd|cw)-([1-9][0-9]{0,8})", call.name)
     if call.name == "clean":
         raise ClasswiseError("clean is no attack; name it by itself, or leave it out here")
     if match is None:
@@ -165,6 +165,11 @@ def _pgd_with(loss: str, steps: int, values: dict[str, Any]) -> Named:
 def _own_suite(names: Sequence[str], text: str) -> Named:
     radius = [name for name in names if re.match(r"\s*eps\s*=", name)]
     members = [name.strip() for name in names if name not in radius]
+    if "clean" in members:
+        raise ClasswiseError(
+            f"{cut(text)}: clean is the images as they are, no attack; name it beside the suite: "
+            f"clean,suite({','.join(n for n in members if n != 'clean') or 'apgd-ce,square'})"
+        )
     if not any(members):
         raise ClasswiseError(f"{text} is empty; name its attacks, as in suite(apgd-ce,square)")
     values = read_options(parse_call(f"suite({','.join(radius)})"), _EPS)

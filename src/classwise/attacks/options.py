@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
+from classwise.limits import LARGEST_NUMBER
 from classwise.spelling import Call, Share, parse_eps
 
 
@@ -38,7 +39,8 @@ class Option:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, str) and value in self.words:
             return value
-        if number and self.least is not None and value == int(value) and value >= self.least:
+        whole = number and (isinstance(value, int) or value.is_integer())
+        if whole and self.least is not None and self.least <= value <= LARGEST_NUMBER:
             return int(value)
         if number and self.above is not None and self.above < value < self.below:
             return value

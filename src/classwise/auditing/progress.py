@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import Progress, TaskID
 from torch import Tensor
+
+from classwise.terminal import Terminal
 
 
 def warn(words: str) -> None:
     """Say on stderr what must be known, also when quiet; nothing where there is nothing to say."""
     if words:
-        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+        Terminal(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
 
 
 class Bar:
     """One line per condition, with what a suite has left standing."""
 
     def __init__(self, quiet: bool = True, title: str = "audit") -> None:
-        console = Console(stderr=True)
+        console = Terminal(stderr=True)
         hidden = quiet or not console.is_terminal
         self.title = title
         self._progress = Progress(console=console, disable=hidden, transient=True)

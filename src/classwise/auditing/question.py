@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classwise.errors import ClasswiseError, unknown
+from classwise.literals import check_size
 from classwise.statistics.evidence import Whole, confidence_sequence, evidence
 
 PILOT = 8  # images of every class before any class is preferred
@@ -37,6 +38,7 @@ def parse_question(text: str, class_names: Sequence[str]) -> Question:
     >>> parse_question("worst >= 0.2", ["cat"]), parse_question("cat>=40%", ["cat"]).bar
     (Question(what='worst', bar=0.2), 0.4)
     """
+    check_size(text)
     match = re.fullmatch(r"\s*(.+?)\s*>=\s*([0-9.]+)\s*(%?)\s*", text)
     if match is None:
         raise ClasswiseError(

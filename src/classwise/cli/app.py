@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar
 
 import typer
-from rich.console import Console
 
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, defused
+from classwise.terminal import Terminal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +29,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-out = Console()
+out = Terminal()
 
 Sets = Annotated[
     list[str] | None,
@@ -71,7 +71,7 @@ def main() -> None:
 
 def fail(words: str, code: int = WRONG_USE) -> NoReturn:
     """Say what went wrong on one line and leave."""
-    print(f"classwise: {' '.join(words.split())}", file=sys.stderr)
+    print(f"classwise: {defused(' '.join(words.split()))}", file=sys.stderr)
     raise SystemExit(code)
 
 

@@ -113,7 +113,8 @@ def audit(
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
     from classwise.data.sources import with_option
-    from classwise.doors.targets import Wish, audit_target
+    from classwise.doors.targets import audit_target
+    from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
 
     everything = check_classes(classes)

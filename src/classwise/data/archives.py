@@ -8,10 +8,13 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_FILE_BYTES as LARGEST  # the largest official one has 155 MB
 
-LARGEST = 1 << 29  # bytes of one file; the largest official one has 155 MB
+LONGEST_HEADER = 1 << 20  # bytes of a member's long name and other facts
+MOST_MEMBERS = 1000  # of an archive; the official ones have ten
 HTML_BEGINS = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--")
 
 
@@ -67,8 +70,10 @@ def read_members(path: Path, wanted: Iterable[str], again: str) -> dict[str, byt
         with path.open("rb") as stream:
             refuse_html(stream.read(512), str(path), again)
             stream.seek(0)
-            with tarfile.open(fileobj=stream, mode="r:*") as archive:
-                for member in archive:
+            with tarfile.open(fileobj=stream, mode="r:*", tarinfo=_Member) as archive:
+                for number, member in enumerate(archive):
+                    if number >= MOST_MEMBERS:
+                        raise tarfile.ReadError(f"more than {MOST_MEMBERS} files")
                     name = _safe_name(member, path)
                     if member.isfile() and name in names:
                         content = archive.extractfile(member)
@@ -82,6 +87,15 @@ def read_members(path: Path, wanted: Iterable[str], again: str) -> dict[str, byt
             f"kind of file; {again}"
         ) from None
     return found
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose long names are read only if they are names."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if not (self.isfile() or self.isdir()) and self.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc]
 
 
 def refuse_html(begin: bytes, what: str, again: str) -> None:
@@ -116,6 +130,10 @@ def _safe_name(member: tarfile.TarInfo, path: Path) -> str:
 
 def _read_file(path: Path) -> bytes:
     try:
+        if path.stat().st_size > LARGEST:
+            raise ClasswiseError(
+                f"{path} is refused: no official file has more than {LARGEST} bytes"
+            )
         return path.read_bytes()
     except OSError as reason:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror or reason}") from None

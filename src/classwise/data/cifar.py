@@ -15,6 +15,7 @@ from classwise.data.dataset import Dataset, DataSource
 from classwise.data.places import look_in, put_into
 from classwise.data.unpickle import read_pickle
 from classwise.errors import ClasswiseError
+from classwise.files import given_path
 
 Part: TypeAlias = tuple[NDArray[np.uint8], NDArray[Any]]  # rows of 3072 pixels, labels
 HOME = "https://www.cs.toronto.edu/~kriz/"
@@ -123,7 +124,7 @@ def superclasses(
 
 def find(name: str, path: str | None = None) -> Path:
     """Find a data set at a path, else in $CLASSWISE_DATA and the cache."""
-    place = locate(name, look_in()) if path is None else _at(name, Path(path).expanduser())
+    place = locate(name, look_in()) if path is None else _at(name, given_path(path))
     if place is None:
         where = path or ", ".join(str(folder) for folder in look_in())
         raise ClasswiseError(f"{name} is not in {where}; {how_to_get(name)}")

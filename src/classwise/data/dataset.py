@@ -12,6 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from classwise.data.labels import (
+    check_class_names,
+    check_labels,
+    check_num_classes,
+    check_superclasses,
+)
 from classwise.data.memory import gather, pieces
 from classwise.errors import ClasswiseError
 
@@ -56,9 +62,7 @@ class Dataset:
                 "a data set needs uint8 of shape (n, channels, height, width)"
             )
         check_labels(self.labels, len(self.images), len(self.class_names))
-        if len(set(self.class_names)) != len(self.class_names):
-            twice = sorted({n for n in self.class_names if self.class_names.count(n) > 1})
-            raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+        check_class_names(self.class_names)
         check_superclasses(self.num_classes, self.superclass_of, self.superclass_names)
         check_moved(self.moved, min(self.images.shape[2:]))
 
@@ -138,71 +142,6 @@ class DataSource:
             )
 
 
-def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
-    """Refuse labels of another length, type or range."""
-    if labels.ndim != 1 or len(labels) != count:
-        raise ClasswiseError(
-            f"{count} images but labels of shape {tuple(labels.shape)}; give one label per image"
-        )
-    if labels.dtype.is_floating_point or labels.dtype == torch.bool:
-        raise ClasswiseError(f"labels are {labels.dtype}; they must be whole class numbers")
-    if count and (int(labels.min()), int(labels.max())) == (1, num_classes):
-        raise ClasswiseError(
-            f"labels run from 1 to {num_classes}, but classes are counted from 0; subtract 1"
-        )
-    if count and (int(labels.min()) < 0 or int(labels.max()) >= num_classes):
-        raise ClasswiseError(
-            f"labels run from {int(labels.min())} to {int(labels.max())}, "
-            f"but there are {num_classes} classes, 0 to {num_classes - 1}"
-        )
-
-
-def check_numbering(labels: Tensor, where: str) -> None:
-    """Refuse labels of data without class names that cannot be the numbers of all its classes."""
-    numbers = np.unique(labels.numpy()).tolist()
-    if not numbers or numbers[0] < 0:
-        return  # told elsewhere
-    named = "or give class_names, one for every class"
-    if len(numbers) == 1:
-        raise ClasswiseError(
-            f"{where}: all {len(labels)} images are of one class, number {numbers[0]}; nothing can "
-            f"be said class by class: give images of several classes, {named}"
-        )
-    if numbers == list(range(1, len(numbers) + 1)):
-        raise ClasswiseError(
-            f"{where}: labels run from 1 to {len(numbers)}, but classes are counted from 0; "
-            f"subtract 1, {named}"
-        )
-    if numbers != list(range(len(numbers))):
-        holes = sorted(set(range(numbers[-1] + 1)) - set(numbers)) if numbers[-1] < 10**6 else []
-        some = f" (no image of class {', '.join(map(str, holes[:5]))}{', …' * (len(holes) > 5)})"
-        raise ClasswiseError(
-            f"{where}: the labels of {len(numbers)} classes run from {numbers[0]} to {numbers[-1]}"
-            f"{some if holes else ''}; number them from 0 without holes, {named}"
-        )
-
-
-def check_superclasses(
-    num_classes: int, superclass_of: tuple[int, ...] | None, names: tuple[str, ...] | None
-) -> None:
-    """Refuse superclasses that do not cover the classes, or have no name."""
-    if superclass_of is None:
-        if names is not None:
-            raise ClasswiseError("superclass_names without superclass_of; give both or neither")
-        return
-    if len(superclass_of) != num_classes:
-        raise ClasswiseError(
-            f"superclass_of has {len(superclass_of)} entries for {num_classes} classes; give one "
-            "superclass number per class"
-        )
-    count = len(names) if names is not None else max(superclass_of, default=0) + 1
-    if any(not 0 <= number < count for number in superclass_of):
-        raise ClasswiseError(
-            f"superclass_of runs from {min(superclass_of)} to {max(superclass_of)}, but there are "
-            f"{count} superclasses, 0 to {count - 1}"
-        )
-
-
 def check_flag(name: str, flag: Any) -> None:
     """Refuse anything but true or false."""
     if not isinstance(flag, bool):
@@ -272,7 +211,9 @@ def dataset_from_arrays(
     if not numbers.dtype.is_floating_point:
         numbers = numbers.long()
     if class_names is None:
-        count = int(numbers.max()) + 1 if len(numbers) else 0
+        broken = numbers.dtype.is_floating_point  # refused below
+        count = int(numbers.max()) + 1 if numbers.numel() and not broken else 0
+        check_num_classes(count)
         class_names = [str(k) for k in range(count)]
     return Dataset(
         pixels.contiguous(),
@@ -289,4 +230,8 @@ def _tensor(values: Any, what: str, wanted: str) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
         raise ClasswiseError(f"{what} are {array.dtype}; they must be {wanted}")
+    if array.dtype.itemsize > 8:
+        raise ClasswiseError(f"{what} are {array.dtype}, which torch does not know; store float64")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     return torch.as_tensor(array)

@@ -12,7 +12,6 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from classwise.data.archives import read_form, refuse_html
@@ -21,6 +20,7 @@ from classwise.data.places import look_in, put_into
 from classwise.data.sprites import cifar10_from_npm
 from classwise.errors import ClasswiseError, unknown
 from classwise.locks import FolderLock
+from classwise.terminal import Terminal
 
 TRIES = 3  # connections; each goes on where the one before broke off
 PATIENCE = 20.0  # seconds without a byte
@@ -209,7 +209,7 @@ def _pieces(answer: IO[bytes]) -> Iterator[bytes]:
 
 
 def _bar(quiet: bool) -> Progress:
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), DownloadColumn()]
     return Progress(
         *columns,
@@ -221,7 +221,7 @@ def _bar(quiet: bool) -> Progress:
 
 def _say(words: str, quiet: bool) -> None:
     if not quiet:
-        Console(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
+        Terminal(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
 
 
 def _cannot_write(target: Path, reason: OSError) -> ClasswiseError:

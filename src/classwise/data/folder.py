@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 
 from classwise.data.dataset import Dataset, DataSource, check_flag
@@ -20,7 +19,10 @@ from classwise.data.listing import Listing, counted, few, list_parts
 from classwise.data.memory import empty_images
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
 from classwise.data.splits import held_out
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, cut, unknown
+from classwise.files import given_path
+from classwise.limits import MOST_PIXELS
+from classwise.terminal import Terminal
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +49,7 @@ def folder(
         raise unknown("fit", str(fit), ["resize", "crop"])
     check_flag("skip_bad", skip_bad)
     check_flag("mirrored", mirrored)
-    box, root = _box(size), Path(path).expanduser()
+    box, root = _box(size), given_path(path)
     reader = _Reader(root, fit)
     parts = list_parts(root)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
@@ -69,7 +71,7 @@ class _Reader:
         self.root, self.fit = root, fit
         self.kinds: Counter[str] = Counter()
         self.bad: list[str] = []
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self.progress = Progress(
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
@@ -178,6 +180,10 @@ def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
         isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides
     ):
         raise ClasswiseError(f"size is {size!r}; write size=32, or size=[height, width]")
+    if sides[0] * sides[1] > MOST_PIXELS:
+        raise ClasswiseError(
+            f"size={cut(size, 40)} asks for images of more than {MOST_PIXELS} pixels; write size=32"
+        )
     return sides[0], sides[1]
 
 

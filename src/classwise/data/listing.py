@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from classwise.data.labels import check_class_names
 from classwise.data.pictures import SUFFIXES
 from classwise.errors import ClasswiseError
 
@@ -58,6 +59,8 @@ def list_classes(root: Path) -> Listing:
             f"{root} holds {counted(len(classes), 'folder')}; it needs one folder per class, at "
             "least two, with the images inside"
         )
+    names = tuple(place.name for place in classes)
+    check_class_names(names)
     files: list[Path] = []
     labels: list[int] = []
     ignored = [entry for entry in _visible(root) if not entry.is_dir()]
@@ -73,7 +76,6 @@ def list_classes(root: Path) -> Listing:
         files += images
         labels += [number] * len(images)
         ignored += [file for file in inside if file.suffix.lower() not in SUFFIXES]
-    names = tuple(place.name for place in classes)
     return Listing(root, names, tuple(files), tuple(labels), tuple(ignored))
 
 

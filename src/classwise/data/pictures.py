@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_FILE_BYTES, MOST_PIXELS
 
 Fit: TypeAlias = Literal["resize", "crop"]
 SUFFIXES = (
@@ -39,9 +41,13 @@ def picture_size(path: Path) -> tuple[int, int]:
     """Height and width as seen upright, from the header alone."""
     image_module = pillow("reading images")
     try:
+        _check_file(path)
         with image_module.open(path, formats=FORMATS) as picture:
+            _check_pixels(picture.size)
             width, height = picture.size
             turned = picture.getexif().get(ORIENTATION) in TURNED
+    except NotAnImage:
+        raise
     except Exception as reason:  # decoders raise whatever the broken bytes lead them to
         raise NotAnImage(_words(reason)) from None
     return (width, height) if turned else (height, width)
@@ -57,7 +63,9 @@ def read_picture(path: Path, size: tuple[int, int], fit: Fit) -> tuple[NDArray[n
     from PIL import ImageOps
 
     try:
+        _check_file(path)
         with image_module.open(path, formats=FORMATS) as picture:
+            _check_pixels(picture.size)
             kind = pixel_kind(picture)
             picture.load()
             upright = ImageOps.exif_transpose(picture)
@@ -74,6 +82,21 @@ def read_picture(path: Path, size: tuple[int, int], fit: Fit) -> tuple[NDArray[n
     except Exception as reason:  # as above
         raise NotAnImage(_words(reason)) from None
     return pixels, kind
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no plain file (a pipe would be waited for), or larger than any picture."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise NotAnImage("no plain file")
+    if found.st_size > MOST_FILE_BYTES:
+        raise NotAnImage(f"{found.st_size} bytes; {MOST_FILE_BYTES} are the most")
+
+
+def _check_pixels(size: tuple[int, int]) -> None:
+    """Refuse a picture that would fill the memory, by its header, before it is decoded."""
+    if size[0] * size[1] > MOST_PIXELS:
+        raise NotAnImage(f"{size[0]}×{size[1]} pixels; {MOST_PIXELS} are the most")
 
 
 def pixel_kind(picture: Any) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from classwise.files import given_path
+
 ANY_WRITE = 0o222
 
 
 def data_folder() -> Path | None:
     """The folder $CLASSWISE_DATA points to, if it is set."""
     named = os.environ.get("CLASSWISE_DATA", "").strip()
-    return Path(named).expanduser() if named else None
+    return given_path(named) if named else None
 
 
 def cache_folder() -> Path:
     """$CLASSWISE_CACHE, else `classwise` in the user's cache folder."""
     named = os.environ.get("CLASSWISE_CACHE", "").strip()
     if named:
-        return Path(named).expanduser()
+        return given_path(named)
     base = os.environ.get("XDG_CACHE_HOME", "").strip()
     return (Path(base) if base else Path.home() / ".cache") / "classwise"
 

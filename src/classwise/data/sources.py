@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,22 +12,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from classwise.data.arrays import OPTIONAL, PARTS, listed, map_npy, read_npz
 from classwise.data.cifar import cifar10, cifar100
-from classwise.data.dataset import (
-    Dataset,
-    DataSource,
-    check_flag,
-    check_numbering,
-    dataset_from_arrays,
-)
+from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from_arrays
 from classwise.data.folder import folder
+from classwise.data.labels import check_numbering
 from classwise.data.longtail import longtail
 from classwise.data.memory import empty_images
 from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError, unknown
+from classwise.files import given_path
 from classwise.spelling import parse_call, split_outside_brackets
 
-OPTIONAL_ARRAYS = ("class_names", "superclass_of", "superclass_names")
 _BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_]\w*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
 _OPTION = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 
@@ -52,7 +46,7 @@ def npz(path: str, mirrored: bool = True, moved: int | None = None) -> DataSourc
     Optional: class_names, superclass_of, superclass_names. `mirrored=false` says that a mirror
     image is no longer of the same class, `moved=2` by how many pixels an image may be moved.
     """
-    arrays = _read_npz(Path(path).expanduser())
+    arrays = read_npz(given_path(path))
     return _from_arrays(f"npz:{Path(path).name}", path, arrays, mirrored, moved)
 
 
@@ -62,7 +56,7 @@ def npy(path: str, mirrored: bool = True, moved: int | None = None) -> DataSourc
     For data sets larger than memory: uint8 images with channels first stay on disk. `mirrored` and
     `moved` as for an `.npz`.
     """
-    arrays = _read_npy(Path(path).expanduser())
+    arrays = map_npy(given_path(path))
     return _from_arrays(f"npy:{Path(path).name}", path, arrays, mirrored, moved)
 
 
@@ -230,7 +224,9 @@ def _from_arrays(
     label: str, path: str, arrays: Mapping[str, Any], mirrored: bool, moved: int | None
 ) -> DataSource:
     check_flag("mirrored", mirrored)
-    extra = {name: arrays[name].tolist() for name in OPTIONAL_ARRAYS if name in arrays}
+    extra: dict[str, Any] = {
+        name: listed(name, arrays[name], path) for name in OPTIONAL if name in arrays
+    }
     extra |= {"mirrored": mirrored, "moved": moved}
     for name, array in arrays.items():
         if name.endswith("images") and not array.size:
@@ -239,7 +235,7 @@ def _from_arrays(
         said = [np.ravel(value) for name, value in arrays.items() if name.endswith("labels")]
         if said and all(one.dtype.kind in "iu" for one in said):
             check_numbering(torch.from_numpy(np.concatenate(said).astype(np.int64)), path)
-    if {"train_images", "train_labels", "test_images", "test_labels"} <= set(arrays):
+    if set(PARTS) <= set(arrays):
         sets = [
             dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)
             for part in ("train", "test")
@@ -248,36 +244,4 @@ def _from_arrays(
             names = max((data.class_names for data in sets), key=len)
             sets = [replace(data, class_names=names) for data in sets]
         return DataSource(label, sets[0], sets[1])
-    if {"images", "labels"} <= set(arrays):
-        return held_out(label, dataset_from_arrays(arrays["images"], arrays["labels"], **extra))
-    raise ClasswiseError(
-        f"{path} holds {', '.join(sorted(arrays)) or 'nothing'}; it needs images and labels, or "
-        "train_images, train_labels, test_images and test_labels"
-    )
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            stored = np.load(stream, allow_pickle=False)
-            if isinstance(stored, np.ndarray):
-                raise ValueError("it is one .npy array; use np.savez with images= and labels=")
-            return {name: stored[name] for name in stored.files}
-    except FileNotFoundError:
-        raise ClasswiseError(f"no file {path}; give an .npz with images and labels") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
-        raise ClasswiseError(f"{path} is not a readable .npz of plain arrays ({reason})") from None
-
-
-def _read_npy(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise ClasswiseError(f"no folder {path}; give a folder with images.npy and labels.npy")
-    arrays = {}
-    for file in sorted(path.glob("*.npy")):
-        try:
-            # "c": changes stay in memory; torch warns about arrays it may not write to.
-            mapped = np.load(file, mmap_mode="c", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as reason:
-            raise ClasswiseError(f"{file} is not a readable .npy array ({reason})") from None
-        arrays[file.stem] = mapped
-    return arrays
+    return held_out(label, dataset_from_arrays(arrays["images"], arrays["labels"], **extra))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 
 from classwise.data.dataset import Dataset, DataSource
 from classwise.draws import Draws
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
 
+# Of a longer exponent Python would write out every zero.
+_FRACTION = re.compile(r"\s*[0-9]{0,18}\.?[0-9]{0,18}(/[0-9]{1,18}|[eE]-?[0-9]{1,2})?\s*")
 HELD_OUT = 1 / 3  # test share of each class where a source has no test part of its own
 
 
@@ -103,20 +106,20 @@ def _portions(share: Fraction, sizes: Tensor) -> Tensor:
 
 def _share(text: str, rule: str | float) -> Fraction:
     try:
-        share = Fraction(text)
+        share = Fraction(text) if _FRACTION.fullmatch(text) else Fraction(-1)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share < 1:
         raise ClasswiseError(
-            f"split {rule!r} is not known; give a fraction of each class such as 0.02, "
+            f"split {cut(rule)!r} is not known; give a fraction of each class such as 0.02, "
             "or first:N, or last:N with a number or a fraction of each class"
         )
     return share
 
 
 def _whole(text: str, rule: str | float) -> int:
-    if not text.isdigit() or not int(text):
+    if not re.fullmatch("[0-9]{1,18}", text) or not int(text):
         raise ClasswiseError(
-            f"split {rule!r} needs a whole number of samples per class, as in first:100"
+            f"split {cut(rule)!r} needs a whole number of samples per class, as in first:100"
         )
     return int(text)

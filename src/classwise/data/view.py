@@ -14,7 +14,13 @@ import torch
 from torch import Tensor
 
 from classwise.content import tensor_bytes
-from classwise.data.dataset import Dataset, check_labels, check_pixels, check_superclasses
+from classwise.data.dataset import Dataset, check_pixels
+from classwise.data.labels import (
+    check_class_names,
+    check_labels,
+    check_num_classes,
+    check_superclasses,
+)
 from classwise.data.memory import fits
 from classwise.errors import ClasswiseError
 from classwise.types import Batch
@@ -59,12 +65,11 @@ class View:
     ) -> View:
         """Images and labels that a user has at hand."""
         pixels, numbers = given_images(images), torch.as_tensor(labels)
+        check_num_classes(num_classes)
         said = range(num_classes) if class_names is None else class_names
         names = tuple(str(name) for name in said)
         check_labels(numbers, len(pixels), num_classes)
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ClasswiseError(f"class names must differ; {twice[0]!r} appears twice")
+        check_class_names(names)
         above = None if superclass_of is None else tuple(int(one) for one in superclass_of)
         words = None if superclass_names is None else tuple(str(one) for one in superclass_names)
         check_superclasses(num_classes, above, words)

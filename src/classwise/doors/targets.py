@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -28,48 +26,20 @@ from classwise.data.splits import balanced_subset
 from classwise.data.view import View
 from classwise.doors.audit import BLACK_BOX_ATTACKS, DEFAULT_ATTACKS
 from classwise.doors.findings import findings
-from classwise.errors import ClasswiseError, unknown
+from classwise.doors.pointed_at import check_target, models_of, no_target
+from classwise.doors.wish import Wish
+from classwise.errors import ClasswiseError
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
-from classwise.models import build_model
 from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
-from classwise.record.run_folder import load_model
 from classwise.record.tensors import read_tensors
-from classwise.spelling import average_and_keep
 from classwise.training.config import choose_device
 from classwise.training.run import Run
-from classwise.training.state_dict import load_whole
 
 PROBED = 200  # images that a health check looks at
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What an audit of a target was asked for, in the user's words; nothing is parsed yet."""
-
-    target: str  # a run folder, a weights file, module:callable, or an .onnx file
-    network: str | None = None  # module:callable of a run or file that was made with one
-    data: str | None = None
-    attacks: str | None = None
-    eps: float | str | None = None
-    norm: str | None = None
-    weights: str = ""
-    split: str = ""  # test, train or all; where nothing is said, what the model has not seen
-    limit: int = 0  # so many images, balanced; 0 is all
-    batch_size: int = 256
-    seed: int = 0
-    minutes: float | None = None  # audit as much as fits
-    question: str | None = None  # stop as soon as it is settled
-    health: bool = False  # probe for signs of a broken evaluation
-    repeat: int = 1  # audit the mean of so many passes
-    normalise: Any = None  # what the model expects and does not do itself
-    groups: Path | None = None  # a table of attributes of the split's images
-    folder: Path | None = None  # where to keep the audits of what is no run
-    device: str = "auto"
-    quiet: bool = False
 
 
 def audit_target(wish: Wish) -> list[AuditedWeights]:
@@ -92,7 +62,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     data = data.on(home)
     audits: list[AuditedWeights] = []
     conditions: tuple[Condition, ...] = ()
-    for name, recipe, model in _models(wish, place.run, images):
+    for name, recipe, model in models_of(wish, place.run, images):
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
@@ -143,6 +113,7 @@ class _Place:
     def of(cls, wish: Wish) -> _Place:
         """Look at what the user points at."""
         target, folder = wish.target, wish.folder
+        check_target(target)
         run = Run(Path(target)) if Path(target).is_dir() else None
         if run and folder and folder.resolve() != run.path.resolve():
             raise ClasswiseError(
@@ -153,7 +124,7 @@ class _Place:
         data = wish.data or (config.data if config else None)
         if data is None:
             if not Path(target).exists() and ":" not in target:
-                raise _no_target(target)
+                raise no_target(target)
             raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
         eps, norm = (8 / 255, "Linf") if config is None else (config.eps_of_judge, config.norm)
         threat = Threat.of(eps if wish.eps is None else wish.eps, wish.norm or norm)
@@ -213,81 +184,3 @@ def _probed(subject: Subject, data: View, threat: Threat) -> list[Flag]:
     """Probe a model on a few images of every class."""
     whole = replace(data, rows=None)
     return probe(subject, whole.take(balanced_subset(data.labels, PROBED, seed=0)), threat)
-
-
-def _models(
-    wish: Wish, run: Run | None, images: Dataset
-) -> Iterator[tuple[str, str, nn.Module | Path]]:
-    """(weights name, recipe name, model or ONNX file) of all to audit."""
-    target, network = wish.target, wish.network
-    file = Path(target).is_file() or target.endswith(".safetensors")
-    if network is not None and (target.endswith(".onnx") or not (run or file)):
-        raise ClasswiseError(
-            f"--model {network} is for runs and weights files that were made with a model of your "
-            f"own; {target} is none"
-        )
-    if wish.weights and (target.endswith(".onnx") or file):
-        raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
-    if run is not None:
-        _same_classes(target, run.about["data"]["class_names"], images)
-        for name in _chosen_weights(run, wish.weights):
-            yield name, run.about["recipe_name"], run.model(name, network)
-    elif target.endswith(".onnx"):
-        yield "given", Path(target).stem, Path(target)
-    elif file:
-        model, about = load_model(Path(target), network)
-        _same_classes(target, about["data"]["class_names"], images)
-        yield about["weights"], about["recipe"], model
-    elif ":" in target:
-        mean, deviation = images.channel_statistics
-        model = build_model(
-            target,
-            num_classes=images.num_classes,
-            channels=images.channels,
-            mean=mean,
-            deviation=deviation,
-        )
-        if wish.weights:
-            load_whole(model, _weights_of(wish))
-        yield "given", target, model
-    else:
-        raise _no_target(target)
-
-
-def _weights_of(wish: Wish) -> Path:
-    """The file whose weights a model of the user's own is to have."""
-    if not Path(wish.weights).is_file():
-        raise ClasswiseError(
-            f"there is no file {wish.weights}; beside {wish.target}, --weights names a file of its "
-            "weights, such as model.safetensors or model.pth"
-        )
-    return Path(wish.weights)
-
-
-def _no_target(target: str) -> ClasswiseError:
-    return ClasswiseError(
-        f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
-        "nor module:callable"
-    )
-
-
-def _chosen_weights(run: Run, wanted: str) -> list[str]:
-    """By default the final weights of the model and of each of its averages."""
-    there = run.weights
-    if not there:
-        raise ClasswiseError(f"{run.path} has no weights yet; train it for at least one epoch")
-    if wanted == "all":
-        return there
-    names = wanted.split(",") if wanted else [n for n in there if average_and_keep(n)[1] == "last"]
-    for name in names:
-        if name not in there:
-            raise unknown(f"weights of {run.path}", name, there)
-    return names
-
-
-def _same_classes(target: str, trained: list[str], images: Dataset) -> None:
-    if tuple(trained) != images.class_names:
-        raise ClasswiseError(
-            f"{target} was trained on {len(trained)} classes ({', '.join(trained[:3])}, …), but "
-            f"the data have {images.num_classes} ({', '.join(images.class_names[:3])}, …)"
-        )

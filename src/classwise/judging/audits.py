@@ -12,6 +12,7 @@ import torch
 from classwise.auditing.sequential import PartialAudit
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
+from classwise.files import given_path
 from classwise.judging.group_files import count_groups, kept_groupings
 from classwise.judging.metrics import ClassReport, ConditionReport
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
@@ -39,7 +40,7 @@ def read_ledger(
 
     `classwise audit --from LEDGER` prints these.
     """
-    path = Path(path)
+    path = given_path(path)
     if not path.is_dir():
         raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
     audits = read_audits(path, read_card(path))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from classwise.errors import ClasswiseError
+from classwise.files import given_path
 from classwise.judging.groups import CLASS
 from classwise.spelling import parse_eps, spell_eps
+from classwise.texts import parse_toml, read_text
 
 
 def parse_share(value: Any) -> float:
@@ -24,7 +25,7 @@ def parse_share(value: Any) -> float:
     text = re.fullmatch(r"\s*([0-9.]+)\s*(%|per cent|percent|points?)\s*", str(value))
     try:
         share = float(text[1]) / 100 if text else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         share = math.nan
     if isinstance(value, bool) or not 0 <= share <= 1:
         raise ValueError(f'{value!r} is no share; write 0.15, "15 %" or "3 points"')
@@ -181,11 +182,9 @@ class Contract(BaseModel):
 def load_contract(path: Path) -> Contract:
     """Read a contract; every mistake is named with its rule."""
     try:
-        content = tomllib.loads(path.read_text())
+        content = parse_toml(read_text(given_path(path)), path)
     except OSError as reason:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as reason:
-        raise ClasswiseError(f"{path} is not TOML: {reason}") from None
     try:
         return Contract.model_validate(content)
     except ValidationError as reason:

@@ -20,11 +20,12 @@ from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.groups import Grouping, check_name, check_own, grouping_of
 from classwise.judging.rates import Tally
-from classwise.sealed import sealed_text, unseal
+from classwise.sealed import read_sealed, sealed_text
 
 FORMAT = 1
 MOST_BYTES = 256 * 2**20
 MOST_COLUMNS = 100
+MOST_KEPT = 64 << 20  # bytes of one grouping in a run folder, about ten million images
 _STAMP = "weights, split, model_hash, data_hash, attack_key"
 SAMPLE = "sample"  # the column that says which image a line is about
 
@@ -131,6 +132,11 @@ def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Groupin
         samples = {group: part.tolist() for group, part in zip(grouping.names, parts, strict=True)}
         content = {"format": FORMAT, "name": name, "data_hash": data_hash, "samples": samples}
         text = sealed_text(content, indent=None)
+        if len(text) > MOST_KEPT:
+            raise ClasswiseError(
+                f"{name!r} groups more images than can be kept ({len(text) >> 20} MB; at most "
+                f"{MOST_KEPT >> 20}); leave it out"
+            )
         write_atomically(_folder(folder) / _file_name(data_hash, name), text)
 
 
@@ -139,7 +145,7 @@ def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:
     found: dict[str, dict[str, Grouping]] = {}
     for path in sorted(_folder(folder).glob("*.json")):
         try:
-            data, grouping = _from_json(unseal(path.read_bytes()))
+            data, grouping = _from_json(read_sealed(path, "delete it", MOST_KEPT))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as reason:
             raise ClasswiseError(
                 f"{path} is no grouping of format {FORMAT} ({' '.join(str(reason).split())}); "

@@ -132,8 +132,9 @@ def of_samples(groups: Mapping[str, Sequence[Any]] | None, size: int) -> dict[st
 
 def grouping_of(name: str, entries: Sequence[tuple[int, Sequence[str]]]) -> Grouping:
     """A grouping from samples and the names of their groups; names are sorted, 2 before 10."""
-    names = sorted({group for _, groups in entries for group in groups}, key=_natural)
-    check_own(name, names)
+    found = {group for _, groups in entries for group in groups}
+    check_own(name, list(found))
+    names = sorted(found, key=_natural)
     number = {group: k for k, group in enumerate(names)}
     pairs = [(sample, number[group]) for sample, groups in entries for group in groups]
     members = np.array(pairs, np.int64)

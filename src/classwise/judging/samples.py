@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError, unknown
+from classwise.files import given_path
 from classwise.judging.audits import condition_labels
 from classwise.judging.compare import Difference, diff
 from classwise.judging.group_files import kept_groupings
@@ -66,7 +67,7 @@ def read_samples(path: Path, *, weights: str = "", split: str = "") -> AuditedSa
 
     Without a choice of weights the final ones are taken, or the only ones there are.
     """
-    if not path.is_dir():
+    if not given_path(path).is_dir():
         raise ClasswiseError(f"{path} is not a folder; give a run folder or a folder of shards")
     card, every = read_card(path), audit_facts(path)
     if not split:  # the test part, or the only one there is

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
+from classwise.files import given_path
 from classwise.types import Images, LogitModel, Logits
 
 
@@ -108,7 +109,7 @@ def open_onnx(path: Path) -> BlackBox:
     The first input takes the images, the first output gives the scores. A file made for a fixed
     batch is fed as many images at a time as it wants.
     """
-    if not path.is_file():
+    if not given_path(path).is_file():
         raise ClasswiseError(f"{path} is no file; give the path of an ONNX model")
     try:
         runtime = importlib.import_module("onnxruntime")

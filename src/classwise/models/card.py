@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError, unknown
+from classwise.limits import MOST_CLASSES
 from classwise.models import MODELS, build_model, names_own_model
 from classwise.spelling import parse_call
 
@@ -27,7 +28,7 @@ class NetworkCard(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     spec: Annotated[str, Field(max_length=200)]
-    num_classes: Annotated[int, Field(ge=1, le=10**8)]
+    num_classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)]
     channels: Annotated[int, Field(ge=1, le=LARGEST)]
     mean: list[float]
     deviation: list[Annotated[float, Field(gt=0)]]

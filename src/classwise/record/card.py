@@ -7,16 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.locks import short_lock
+from classwise.record.description import check_run
 from classwise.record.shards import open_table, read_abouts
-from classwise.sealed import BY_HAND, Damaged, read_sealed, sealed_text
-
-# What each entry of run.json must be, where it is there at all.
-_KINDS: dict[str, type] = {
-    **{"identity": str, "recipe_name": str},
-    **{"recipe": dict, "config": dict, "data": dict, "network": dict, "versions": dict},
-}
+from classwise.sealed import BY_HAND, read_sealed, sealed_text
 
 
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
@@ -40,15 +35,9 @@ def ledger_folder(path: Path) -> Path:
 def read_run_json(folder: Path) -> dict[str, Any]:
     """What run.json says, every entry of the kind it must be; nothing where there is none."""
     path, restore = folder / "run.json", "restore it from a copy"
-    found = read_sealed(path, f"{restore}; {BY_HAND}") if path.exists() else {}
-    for name, kind in _KINDS.items():
-        if name in found and not isinstance(found[name], kind):
-            words = "an object" if kind is dict else "text"
-            raise Damaged(f"{path} is damaged: {name} must be {words}; {restore}")
-    names = found.get("data", {}).get("class_names", ["none yet"])
-    if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-        raise Damaged(f"{path} is damaged: its class names are no list of words; {restore}")
-    return found
+    if not given_path(path).exists():
+        return {}
+    return check_run(read_sealed(path, f"{restore}; {BY_HAND}"), path)
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -56,7 +45,7 @@ def read_card(path: Path) -> dict[str, Any]:
     found = read_run_json(path)
     if not found:
         found = next(iter(read_abouts(ledger_folder(path)).values()), {})
-    if "class_names" not in found.get("data", {}):
+    if not found:
         raise ClasswiseError(
             f"{path} holds no audit: neither a run.json nor shards that name their classes; "
             "give a run folder, or a folder of Parquet shards written by `classwise audit`"

@@ -20,7 +20,8 @@ from classwise.record.card import audit_facts
 from classwise.record.ledger import Ledger
 from classwise.record.remarks import note_key, note_on, write_remarks
 from classwise.record.rows import Predictions, Stamp
-from classwise.record.shards import damaged_files, stem_of
+from classwise.record.shard_files import damaged_files
+from classwise.record.shards import stem_of
 from classwise.record.shelf import Shelf
 
 

@@ -10,8 +10,6 @@ from classwise.files import write_atomically
 from classwise.locks import short_lock
 from classwise.sealed import Damaged, read_sealed, sealed_text
 
-_KINDS: dict[str, type] = {"seen": dict, "probed": list, "black_box": bool, "notes": dict}
-
 
 def write_remarks(
     folder: Path,
@@ -82,16 +80,26 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
     return {key: value for key, value in about.items() if value}
 
 
+def _is_remark(one: Any) -> bool:
+    """Whether something has the form that `write_remarks` gives to the remarks on a model."""
+    if not isinstance(one, dict):
+        return False
+    seen, probed, notes = one.get("seen", {}), one.get("probed", []), one.get("notes", {})
+    lists = [probed, *seen.values()] if isinstance(seen, dict) else [None]
+    words = list(notes.values()) if isinstance(notes, dict) else [None]
+    words += [word for some in lists if isinstance(some, list) for word in some]
+    return all(isinstance(some, list) for some in lists) and all(
+        isinstance(word, str) for word in words
+    )
+
+
 def _read_remarks(folder: Path) -> dict[str, dict[str, Any]]:
     path, remedy = folder / "remarks.json", "delete it and audit again"
     if not path.exists():
         return {}
     found = read_sealed(path, remedy)
-    for said in found.values():
-        if not isinstance(said, dict) or not all(
-            isinstance(said.get(name, kind()), kind) for name, kind in _KINDS.items()
-        ):
-            raise Damaged(f"{path} cannot be read: it is not a table of remarks; {remedy}")
+    if not all(map(_is_remark, found.values())):
+        raise Damaged(f"{path} cannot be read: it is not a table of remarks; {remedy}")
     return found
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from torch import nn
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.models.card import model_of_card, read_card
 from classwise.record.card import read_run_json
 from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_bytes, read_lines
@@ -40,7 +40,7 @@ class RunFolder:
 
     def claim(self, about: Mapping[str, Any]) -> None:
         """Take an empty folder, or step into the same run again; another one is refused."""
-        if self._card.exists():
+        if self.begun:
             if self.about.get("identity") != about["identity"]:
                 changed = self.about.get("sources") != about.get("sources")
                 reason = ", and the code of its methods differs" * changed
@@ -77,17 +77,14 @@ class RunFolder:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What run.json says."""
-        if not self._card.exists():
+        if not self.begun:
             raise ClasswiseError(f"{self.path} is not a run: it has no run.json")
-        found = read_run_json(self.path)
-        if "data" not in found:
-            raise ClasswiseError(f"{self._card} does not describe a run")
-        return found
+        return read_run_json(self.path)
 
     @property
     def begun(self) -> bool:
         """Whether there is anything of it on disk."""
-        return self._card.exists()
+        return given_path(self._card).exists()
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -156,7 +153,7 @@ def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str
 
 def weights_file(words: str) -> Path:
     """The file that a weights file, `RUN` (its last weights) or `RUN@NAME` means."""
-    if Path(words).is_file():
+    if given_path(words).is_file():
         return Path(words)
     folder, name = (words, "last") if Path(words).is_dir() else words.rpartition("@")[::2]
     if not folder or not Path(folder).is_dir():

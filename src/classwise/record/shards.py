@@ -8,12 +8,10 @@ it has a checksum over all its bytes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,22 @@ import duckdb
 import numpy as np
 
 from classwise.errors import ClasswiseError
+from classwise.record.description import check_description
 from classwise.record.rows import VERSION, Predictions, Stamp, columns, samples_of, sql_types
-from classwise.sealed import Damaged
+from classwise.record.shard_files import (
+    UNSEALED,
+    check_rows,
+    check_values,
+    check_versions,
+    check_whole,
+    connected,
+    digest,
+    notes_of,
+    seal_file,
+)
+from classwise.texts import parse_json
 
 # What a file's name is made from: the verdicts themselves, as they always were.
-_MARK = b"blake2b="  # before the checksum, which stands in the file's own notes
-_BLANK = b"0" * 32  # in its place while it is computed
-_whole: set[tuple[str, int, int, int]] = set()  # files that this process has verified
 _DIGESTED = ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
 
 
@@ -45,7 +52,7 @@ def stem_of(facts: Mapping[str, Any]) -> str:
     ).format_map(facts)
     plain = re.sub(r"[^\w.=,()-]", "_", name)
     # File systems stop at 255 bytes; what is cut off is told apart by its hash.
-    return plain if len(plain) <= 150 else f"{plain[:133]}-{_digest(name.encode())}"
+    return plain if len(plain) <= 150 else f"{plain[:133]}-{digest(name.encode())}"
 
 
 def content_digest(stamp: Stamp, found: Predictions) -> str:
@@ -54,22 +61,7 @@ def content_digest(stamp: Stamp, found: Predictions) -> str:
     numbers = [getattr(found, name)[order].tobytes() for name in _DIGESTED]
     owner = (stamp.model_hash, stamp.data_hash, stamp.attack_key)
     words = "\0".join([*owner, *(str(word) for word in found.broken_by[order])])
-    return _digest(b"".join([*numbers, words.encode()]))
-
-
-def connected() -> duckdb.DuckDBPyConnection:
-    """A connection with temporary tables of its own, to be closed after use."""
-    return _engine(os.getpid()).cursor()
-
-
-@cache
-def _engine(process: int) -> duckdb.DuckDBPyConnection:
-    """The engine of a process, which takes longer to start than a shard to write.
-
-    A forked process has none of its parent's threads: it needs an engine of its own.
-    """
-    assert process == os.getpid()
-    return duckdb.connect()
+    return digest(b"".join([*numbers, words.encode()]))
 
 
 def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str, Any]) -> None:
@@ -91,10 +83,10 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
             base.execute(
                 f"COPY (SELECT {select} FROM found ORDER BY sample) TO '{quoted(part)}' (FORMAT "
                 f"parquet, KV_METADATA {{classwise_ledger: '{VERSION}', about: '{words}', "
-                f"checksum: '{(_MARK + _BLANK).decode()}'}})",
+                f"checksum: '{UNSEALED}'}})",
                 said,
             )
-        _seal(part)
+        seal_file(part)
         part.replace(path)
     except (duckdb.Error, OSError) as reason:
         why = " ".join(str(reason).split())
@@ -105,58 +97,6 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
-
-
-def _seal(path: Path) -> None:
-    """Put the checksum of a file into the blank that was left for it."""
-    content = path.read_bytes()
-    place = content.rfind(_MARK + _BLANK)
-    with path.open("r+b") as stream:
-        if place >= 0:
-            stream.seek(place + len(_MARK))
-            stream.write(_digest(content, 16).encode())
-            stream.flush()
-        os.fsync(stream.fileno())
-
-
-def is_whole(path: Path) -> bool | None:
-    """Whether a file's bytes fit its checksum; None where it has none. Each file is read once.
-
-    A bit that flipped inside the mark itself only hides the checksum: the rows are whole.
-    """
-    facts = path.stat()
-    known = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
-    if known in _whole:
-        return True
-    content = path.read_bytes()
-    place = content.rfind(_MARK)
-    if place < 0:
-        return None
-    begin, end = place + len(_MARK), place + len(_MARK) + len(_BLANK)
-    if content[begin:end] != _digest(content[:begin] + _BLANK + content[end:], 16).encode():
-        return False
-    _whole.add(known)
-    return True
-
-
-def damaged_files(folder: Path) -> list[Path]:
-    """Files that cannot be believed."""
-    found = []
-    with duckdb.connect() as base:
-        for path in sorted(folder.glob("*.parquet")):
-            with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
-                whole = is_whole(path)
-                if not (_readable(base, path) if whole is None else whole):
-                    found.append(path)
-    return found
-
-
-def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    try:
-        _notes(base, [path], "classwise_ledger")
-    except duckdb.Error:
-        return not path.exists()
-    return True
 
 
 @contextlib.contextmanager
@@ -184,7 +124,9 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
         try:
             check_whole(files)
             check_versions(base, files)
+            check_rows(base, files)
             base.execute(f"CREATE TEMP TABLE shards AS {_all_rows(files)} WHERE {where}")
+            check_values(base)
             return
         except (duckdb.Error, ClasswiseError, OSError) as reason:
             failure = reason
@@ -196,52 +138,17 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
     raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
 
 
-def check_whole(files: Sequence[Path]) -> None:
-    """Refuse, by name, a file whose bytes are not those that were written."""
-    for path in files:
-        if is_whole(path) is False:
-            raise Damaged(
-                f"{path} is damaged: its content does not match its checksum; repeat the audit, "
-                "which sets it aside and judges its samples again"
-            )
-
-
-def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
-    """Refuse, by name, a file that is damaged or of another version."""
-    try:
-        versions = _notes(base, files, "classwise_ledger")
-    except duckdb.Error:
-        for path in files:  # which one was it?
-            try:
-                _notes(base, [path], "classwise_ledger")
-            except duckdb.Error as reason:
-                words = " ".join(str(reason).split())
-                raise Damaged(
-                    f"{path} is not a table of predictions ({words}); repeat the audit, which sets "
-                    "it aside and judges its samples again"
-                ) from None
-        raise
-    for path in files:
-        version = versions.get(str(path))
-        if version != str(VERSION):
-            got = "has no ledger version" if version is None else f"is of ledger version {version}"
-            raise ClasswiseError(
-                f"{path} {got}, and this classwise reads version {VERSION}; "
-                "move it away and audit again, or use the classwise that wrote it"
-            )
-
-
 def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """What the files of a folder say of each model and its data, by both hashes."""
     with open_table(folder) as base:
         owners = base.execute(
             "SELECT DISTINCT filename, model_hash, data_hash FROM shards ORDER BY ALL"
         ).fetchall()
-        words = _notes(base, [Path(file) for file, _, _ in owners], "about")
+        words = notes_of(base, [Path(file) for file, _, _ in owners], "about")
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for file, model, data in owners:
-        about = json.loads(words.get(file, "{}"))
-        if about:
+        if file in words and words[file] != "{}":
+            about = check_description(parse_json(words[file], file), file)
             found.setdefault((model, data), about)
     return found
 
@@ -249,20 +156,6 @@ def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
 def quoted(value: object) -> str:
     """Text that may stand between single quotes in SQL."""
     return str(value).replace("'", "''")
-
-
-def _notes(base: duckdb.DuckDBPyConnection, files: Iterable[Path], key: str) -> dict[str, str]:
-    """One entry of each file's own notes; only the ends of the files are read."""
-    names = [str(path) for path in files]
-    if not names:
-        return {}
-    return dict(
-        base.execute(
-            "SELECT file_name, decode(value) FROM parquet_kv_metadata(?) "
-            "WHERE decode(key) = ? ORDER BY file_name",
-            [names, key],
-        ).fetchall()
-    )
 
 
 def _all_rows(files: Sequence[Path]) -> str:
@@ -273,8 +166,6 @@ def _all_rows(files: Sequence[Path]) -> str:
         return f"SELECT * FROM ({table})"
     names = ", ".join(f"'{quoted(path)}'" for path in files)
     rows = f"SELECT * FROM read_parquet([{names}], union_by_name=true, filename=true)"
-    return f"SELECT * FROM (({table}) UNION ALL BY NAME {rows})"
-
-
-def _digest(content: bytes, size: int = 8) -> str:
-    return hashlib.blake2b(content, digest_size=size).hexdigest()
+    # A file may say that a number is text: what cannot be cast is no table of ours.
+    cast = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in sql_types().items())
+    return f"SELECT {cast}, filename FROM (({table}) UNION ALL BY NAME {rows})"

@@ -25,7 +25,7 @@ from classwise.judging.showing import (
     sizes_words,
     worst_words,
 )
-from classwise.report.escaping import latex_text, markdown_text
+from classwise.report.escaping import csv_cell, latex_text, markdown_text
 from classwise.report.summary import MISSING, weights_label
 from classwise.spelling import one_line, spell_eps
 
@@ -141,7 +141,7 @@ def _csv(heads: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     stream = io.StringIO()
     out = csv.DictWriter(stream, heads, lineterminator="\n")
     out.writeheader()
-    out.writerows(rows)
+    out.writerows({head: csv_cell(cell) for head, cell in row.items()} for row in rows)
     return stream.getvalue()
 
 

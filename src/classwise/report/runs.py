@@ -40,8 +40,8 @@ def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
 def _load(path: Path, name: str) -> ReportRun:
     run = Run(path)
     about = run.about
-    if "recipe_name" not in about or "class_names" not in about["data"]:
-        raise ClasswiseError(f"{path}/run.json does not describe a run: no recipe or class names")
+    if "recipe_name" not in about:
+        raise ClasswiseError(f"{path}/run.json does not describe a run: it names no recipe")
     audits = read_audits(path, about)
     if not audits:
         raise ClasswiseError(f"{path} has no audit yet; first run: classwise audit {path}")

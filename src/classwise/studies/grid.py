@@ -83,7 +83,8 @@ def run_job(job: Job) -> None:
     """Train and audit one run on one thread, in a process of its own."""
     import torch
 
-    from classwise.doors.targets import Wish, audit_target
+    from classwise.doors.targets import audit_target
+    from classwise.doors.wish import Wish
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 

@@ -21,9 +21,10 @@ from pydantic import (
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.names import parse_condition
 from classwise.attacks.threat import Threat
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, cut, unknown
+from classwise.limits import LARGEST_NUMBER
 from classwise.script import Drop
-from classwise.spelling import parse_eps, split_outside_brackets
+from classwise.spelling import parse_eps, said_value, split_outside_brackets
 from classwise.training.watched import Watched, parse_watched
 
 
@@ -112,6 +113,11 @@ class TrainConfig(BaseModel):
         for option in options:
             if option not in type(self).model_fields:
                 raise unknown("training option", option, type(self).model_fields)
+            value = options[option]
+            if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+                raise ClasswiseError(
+                    f"{option} is {said_value(value)}; give at most {LARGEST_NUMBER}"
+                )
         try:
             super().__init__(**options)
         except ValidationError as reason:
@@ -120,7 +126,8 @@ class TrainConfig(BaseModel):
             if isinstance(own, ClasswiseError):
                 raise own from None
             where = ".".join(str(part) for part in first["loc"])
-            raise ClasswiseError(f"{where}={first['input']!r}: {first['msg'].lower()}") from None
+            got = cut(repr(first["input"]))
+            raise ClasswiseError(f"{where}={got}: {first['msg'].lower()}") from None
 
     @model_validator(mode="after")
     def _warm_up_ends(self) -> Self:
@@ -171,8 +178,13 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+    except RuntimeError:  # torch lists twenty kinds, most of which nobody has
+        raise ClasswiseError(
+            f"device {cut(name)!r} is not known; write auto, cpu, cuda, cuda:1 or mps"
+        ) from None
+    try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as reason:
+    except (RuntimeError, AssertionError, NotImplementedError) as reason:
         words = str(reason).splitlines()[0]
         raise ClasswiseError(f"device {name!r} cannot be used ({words}); try auto or cpu") from None
     return device

@@ -5,21 +5,22 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from classwise.terminal import Terminal
 
 
 def tell(words: str, quiet: bool) -> None:
     """Say one thing on stderr, unless quiet."""
     if not quiet:
-        Console(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
+        Terminal(stderr=True).print(words, highlight=False, soft_wrap=True, markup=False)
 
 
 class TrainProgress:
     """A live bar on a terminal, a few plain lines elsewhere, only warnings when quiet."""
 
     def __init__(self, title: str, epochs: int, done: int, batches: int, quiet: bool) -> None:
-        self.console = Console(stderr=True)
+        self.console = Terminal(stderr=True)
         self.title, self.epochs, self.batches, self.quiet = title, epochs, batches, quiet
         self.live = self.console.is_terminal and not quiet
         self.warned: set[str] = set()

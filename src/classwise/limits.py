@@ -1,0 +1,17 @@
+"""How much a file or a name may ask for, before anything is made of it; one constant each.
+
+They lie far above what honest files need and far below what would fill a machine. SECURITY.md says
+what is trusted and what is not.
+"""
+
+from __future__ import annotations
+
+MOST_CLASSES = 10_000  # a K×K table of whole numbers then takes 800 MB
+MOST_SAMPLES = 100_000_000  # the largest number of an image in a ledger; a shelf has 10 bytes each
+MOST_ROWS = 100_000_000  # of all shards of one folder
+MOST_LETTERS = 10_000  # of a name with options, such as a recipe; a path has 4096 at most
+MOST_BYTES = 16 << 20  # of a JSON or TOML text; once read it may take twenty times as much
+DEEPEST = 20  # brackets within brackets, of spellings and of texts
+MOST_PIXELS = 64_000_000  # of one picture, by its header; decoded it takes four bytes per pixel
+MOST_FILE_BYTES = 1 << 29  # of one picture, and of one file in an official archive
+LARGEST_NUMBER = 2**63 - 1  # of whole numbers that people write: what tables can hold

@@ -1,0 +1,189 @@
+"""Parquet files believed only as far as they are whole, of our version and of a bearable size."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import torch
+
+from classwise.data.memory import SHARE, free_bytes
+from classwise.errors import ClasswiseError
+from classwise.limits import MOST_CLASSES, MOST_ROWS, MOST_SAMPLES
+from classwise.record.rows import VERSION, Stamp, columns
+from classwise.sealed import Damaged
+
+_LEAST_MEMORY = 1 << 28  # bytes
+_MARK = b"blake2b="  # before the checksum, which stands in the file's own notes
+_BLANK = b"0" * 32  # in its place while it is computed
+_whole: set[tuple[str, int, int, int]] = set()  # files that this process has verified
+UNSEALED = (_MARK + _BLANK).decode()  # what a file's notes have until it is sealed
+
+
+def connected() -> duckdb.DuckDBPyConnection:
+    """A connection with temporary tables of its own, to be closed after use."""
+    return _engine(os.getpid()).cursor()
+
+
+@cache
+def _engine(process: int) -> duckdb.DuckDBPyConnection:
+    """The engine of a process, which takes longer to start than a shard to write.
+
+    A forked process has none of its parent's threads: it needs an engine of its own.
+    """
+    assert process == os.getpid()
+    return duckdb.connect()
+
+
+def seal_file(path: Path) -> None:
+    """Put the checksum of a file into the blank that was left for it."""
+    content = path.read_bytes()
+    place = content.rfind(_MARK + _BLANK)
+    with path.open("r+b") as stream:
+        if place >= 0:
+            stream.seek(place + len(_MARK))
+            stream.write(digest(content, 16).encode())
+            stream.flush()
+        os.fsync(stream.fileno())
+
+
+def is_whole(path: Path) -> bool | None:
+    """Whether a file's bytes fit its checksum; None where it has none. Each file is read once.
+
+    A bit that flipped inside the mark itself only hides the checksum: the rows are whole.
+    """
+    facts = path.stat()
+    known = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
+    if known in _whole:
+        return True
+    content = path.read_bytes()
+    place = content.rfind(_MARK)
+    if place < 0:
+        return None
+    begin, end = place + len(_MARK), place + len(_MARK) + len(_BLANK)
+    if content[begin:end] != digest(content[:begin] + _BLANK + content[end:], 16).encode():
+        return False
+    _whole.add(known)
+    return True
+
+
+def damaged_files(folder: Path) -> list[Path]:
+    """Files that cannot be believed."""
+    found = []
+    with duckdb.connect() as base:
+        for path in sorted(folder.glob("*.parquet")):
+            with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
+                whole = is_whole(path)
+                if not (_readable(base, path) if whole is None else whole):
+                    found.append(path)
+    return found
+
+
+def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    try:
+        notes_of(base, [path], "classwise_ledger")
+    except duckdb.Error:
+        return not path.exists()
+    return True
+
+
+def check_whole(files: Sequence[Path]) -> None:
+    """Refuse, by name, a file whose bytes are not those that were written."""
+    for path in files:
+        if is_whole(path) is False:
+            raise Damaged(
+                f"{path} is damaged: its content does not match its checksum; repeat the audit, "
+                "which sets it aside and judges its samples again"
+            )
+
+
+def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Refuse, by name, a file that is damaged or of another version."""
+    try:
+        versions = notes_of(base, files, "classwise_ledger")
+    except duckdb.Error:
+        for path in files:  # which one was it?
+            try:
+                notes_of(base, [path], "classwise_ledger")
+            except duckdb.Error as reason:
+                words = " ".join(str(reason).split())
+                raise Damaged(
+                    f"{path} is not a table of predictions ({words}); repeat the audit, which sets "
+                    "it aside and judges its samples again"
+                ) from None
+        raise
+    for path in files:
+        version = versions.get(str(path))
+        if version != str(VERSION):
+            got = "has no ledger version" if version is None else f"is of ledger version {version}"
+            raise ClasswiseError(
+                f"{path} {got}, and this classwise reads version {VERSION}; "
+                "move it away and audit again, or use the classwise that wrote it"
+            )
+
+
+def _bounds() -> dict[str, Any]:
+    """What the tables may take: a small file can hold very many equal rows."""
+    free = free_bytes(torch.device("cpu")) or _LEAST_MEMORY
+    most = max(int(SHARE * free), _LEAST_MEMORY) >> 20
+    return {"memory_limit": f"{most}MiB", "autoload_known_extensions": False}
+
+
+def check_rows(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> None:
+    """Refuse more rows than any audit has, by what the ends of the files say."""
+    if not files:
+        return
+    names = [str(path) for path in files]
+    found = base.execute(
+        "SELECT sum(rows) FROM (SELECT DISTINCT file_name, row_group_id, "
+        "row_group_num_rows AS rows FROM parquet_metadata(?))",
+        [names],
+    ).fetchone()
+    rows = int(found[0] or 0) if found else 0
+    if rows > MOST_ROWS:
+        raise ClasswiseError(
+            f"{files[0].parent} holds {rows} rows of predictions; {MOST_ROWS} are the most"
+        )
+
+
+def check_values(base: duckdb.DuckDBPyConnection) -> None:
+    """Refuse rows that no audit writes: without a verdict, or with absurd numbers."""
+    words = (*columns(Stamp), "condition", "norm", "verdict")
+    said = " AND ".join(f"{name} IS NOT NULL" for name in words)
+    bad = base.execute(
+        "SELECT filename, sample, label, predicted FROM shards WHERE NOT coalesce("
+        "sample BETWEEN 0 AND ? AND label BETWEEN 0 AND ? AND predicted BETWEEN 0 AND ? "
+        "AND correct = (label = predicted) AND radius >= 0 AND isfinite(radius) "
+        f"AND iterations >= 0 AND logit_gap IS NOT NULL AND {said}, false) LIMIT 1",
+        [MOST_SAMPLES - 1, MOST_CLASSES - 1, MOST_CLASSES - 1],
+    ).fetchone()
+    if bad:
+        raise ClasswiseError(
+            f"{bad[0]} has a row that no audit writes (sample {bad[1]}, label {bad[2]}, predicted "
+            f"{bad[3]}); it is damaged or made up, move it away and audit again"
+        )
+
+
+def notes_of(base: duckdb.DuckDBPyConnection, files: Iterable[Path], key: str) -> dict[str, str]:
+    """One entry of each file's own notes; only the ends of the files are read."""
+    names = [str(path) for path in files]
+    if not names:
+        return {}
+    return dict(
+        base.execute(
+            "SELECT file_name, decode(value) FROM parquet_kv_metadata(?) "
+            "WHERE decode(key) = ? ORDER BY file_name",
+            [names, key],
+        ).fetchall()
+    )
+
+
+def digest(content: bytes, size: int = 8) -> str:
+    """Twice so many hex digits of some bytes."""
+    return hashlib.blake2b(content, digest_size=size).hexdigest()
