@@ -1,6 +1,6 @@
 """Try every class of faults and write what came of it into docs/reliability.md.
 
-PYTHONPATH=benchmarks:tests python -m soak [--times 10] [--seed 0] [--only words] [--at 17]
+PYTHONPATH=benchmarks:tests python -m soak [--times 10 | --smoke] [--seed 0] [--only words] [--at 17]
 
 Where something fails, the exit code is 1, and a line says how to repeat that one attempt.
 """
@@ -15,17 +15,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from soak import damage, engine, full_disk, hostile_input, kills, page, writers
+from soak import damage, engine, files, full_disk, kills, page, words, writers, yours
 from soak.fault import Fault, Outcome
 
+FEW = 50  # attempts of a smoke run at most
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 FAULTS: tuple[Fault, ...] = (
     *(*kills.FAULTS, *writers.FAULTS, *full_disk.FAULTS),
-    *(*damage.FAULTS, *hostile_input.FAULTS),
+    *(*damage.FAULTS, *yours.FAULTS, *words.FAULTS, *files.FAULTS),
 )
 
 
@@ -37,16 +39,24 @@ def options() -> argparse.ArgumentParser:
     say.add_argument("--times", type=float, default=1.0, help="of the numbers of a bounded run")
     say.add_argument("--seed", type=int, default=None, help="all draws follow from it")
     say.add_argument("--only", default="", help="faults whose title has these words")
-    say.add_argument("--at", type=int, default=None, help="this attempt alone; no page is written")
+    say.add_argument(
+        "--smoke", action="store_true", help="one class of faults of each section, a few attempts"
+    )
+    say.add_argument("--at", type=int, default=None, help="this attempt alone")
     say.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    say.add_argument("--page", type=Path, default=PAGE)
+    say.add_argument("--page", type=Path, help="(default: docs/reliability.md, of all faults only)")
     say.add_argument("--list", action="store_true", help="name all faults")
     return say
 
 
-def tell(words: str) -> None:
+def _firsts(faults: Sequence[Fault]) -> list[Fault]:
+    """The first of every section."""
+    return list({one.section: one for one in reversed(faults)}.values())[::-1]
+
+
+def tell(line: str) -> None:
     """A line of progress."""
-    print(words, file=sys.stderr, flush=True)
+    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -56,6 +66,8 @@ def main() -> int:
     torch.set_num_threads(1)  # forked processes have no thread pool but their own
     os.environ.update(COLUMNS="400", OMP_NUM_THREADS="1")
     chosen = [one for one in FAULTS if args.only in one.title]
+    if args.smoke:
+        chosen = [replace(one, count=min(one.count // 50, FEW)) for one in _firsts(chosen)]
     if args.list or not chosen:
         print("\n".join(one.title for one in FAULTS))
         return 0 if args.list else 2
@@ -67,10 +79,13 @@ def main() -> int:
         found = engine.run(work, seed, Path(home).resolve(), args.workers, tell)
     failed = _say_failures(found, seed)
     seconds = time.monotonic() - began
-    if args.at is None:
-        soak = page.Soak(seed, args.times, args.workers, seconds, {"no room": full_disk.how()})
-        page.write(args.page, soak, chosen, found)
-        tell(f"wrote {args.page}")
+    to = args.page or (PAGE if len(chosen) == len(FAULTS) and args.at is None else None)
+    if to is not None:
+        kind = "in small" if args.smoke else f"{args.times:g} times the usual numbers"
+        told = {"no room": full_disk.how()} if any("no room" in one for one in found) else {}
+        soak = page.Soak(seed, kind, args.workers, seconds, told)
+        page.write(to, soak, chosen, found)
+        tell(f"wrote {to}")
     tell(f"{sum(one.tried for one in found.values())} faults, {failed} failures, {seconds:.0f} s")
     return int(failed > 0)
 
@@ -92,10 +107,10 @@ def _work(
 def _say_failures(found: Mapping[str, Outcome], seed: int) -> int:
     count = 0
     for title, one in found.items():
-        for number, words in one.failures:
+        for number, why in one.failures:
             count += 1
-            tell(f"FAILED {title}, attempt {number}: {words}")
-            tell(f"  repeat it: python -m soak --seed {seed} --only '{title}' --at {number}")
+            tell(f"FAILED {title}, attempt {number}: {why}")
+            tell(f"  repeat it: make soak SEED={seed} AT={number} ONLY='{title}'")
     return count
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import shutil
@@ -35,11 +36,7 @@ BLOCK = 512
 
 
 def _zeroed(rng: Random, content: bytes) -> bytes:
-    """The end is lost, or full of zeros."""
-    return next(cut_tails(content, rng.random(), 2 if rng.random() < 0.5 else 1), content)
-
-
-def _last(rng: Random, content: bytes) -> bytes:
+    """The end is full of zeros."""
     return [*cut_tails(content, rng.random(), 2)][-1]
 
 
@@ -67,7 +64,7 @@ WAYS: tuple[Callable[[Random, bytes], bytes], ...] = (
     lambda rng, content: next(flipped(content, rng.random(), 1)),
     lambda rng, content: next(flipped(content, rng.random(), 1)),  # the one that is hard to see
     lambda rng, content: next(cut_tails(content, rng.random(), 1), b""),
-    _last,
+    _zeroed,
     _exchanged,
     _garbage,
     lambda _, content: b"",  # noqa: ARG005
@@ -93,7 +90,8 @@ class Kind:
     siblings: tuple[Path, ...] = ()  # whose content may have come here instead
 
 
-def _attempt(kind: Kind) -> Attempt:
+def attempts_on(kind: Kind) -> Attempt:
+    """Damage it again and again; it is whole afterwards."""
     good, before = kind.path.read_bytes(), kind.read()
     others = [path.read_bytes() for path in kind.siblings]
 
@@ -163,7 +161,7 @@ def _groups(place: Path) -> Kind:
 def _shard(place: Path) -> Kind:
     folder = place / "kept"
     judge(folder)
-    path, other = sorted((folder / "predictions").glob("*.parquet"))
+    path, _ = sorted((folder / "predictions").glob("*.parquet"))
 
     def read() -> Any:
         samples = read_samples(folder)
@@ -188,6 +186,13 @@ def _archive(place: Path) -> Kind:
     return Kind(path, lambda: read_form(path, [form], "get it again")[1])
 
 
+def heard(do: Callable[[], Any]) -> str | None:
+    """What is said on stderr meanwhile, if anything."""
+    with contextlib.redirect_stderr(io.StringIO()) as stream:
+        do()
+    return stream.getvalue().strip() or None
+
+
 def _resumed(place: Path) -> Attempt:
     """Any file that training writes for itself is damaged, then the run goes on."""
     run = _run(place)
@@ -195,16 +200,17 @@ def _resumed(place: Path) -> Attempt:
     shutil.copytree(run.path, good)
     names = [*(f"state{which}.safetensors" for which in ("", "-before")), "history.jsonl"]
 
-    def attempt(rng: Random) -> None:
+    def attempt(rng: Random) -> str | None:
         shutil.rmtree(run.path)
         shutil.copytree(good, run.path)
         path = run.path / rng.choice([*names, "watch.jsonl", "times.jsonl"])
         path.write_bytes(damaged(rng, path.read_bytes()))
-        again(run)
+        said = heard(lambda: again(run))
         found = trained(run.path)
         lost = {"watch.jsonl"} if path.name == "watch.jsonl" else set()  # there is no copy of it
         differing = {name for name in wanted if found.get(name) != wanted[name]} - lost
         must(not differing, f"{differing} differ after damage of {path.name}")
+        return said
 
     return attempt
 
@@ -215,19 +221,20 @@ def _judged_again(place: Path) -> Attempt:
     wanted = numbers(judge(kept))
     shutil.copytree(kept, good)
 
-    def attempt(rng: Random) -> None:
+    def attempt(rng: Random) -> str | None:
         shutil.rmtree(kept)
         shutil.copytree(good, kept)
         path = rng.choice(sorted((kept / "predictions").glob("*.parquet")))
         path.write_bytes(damaged(rng, path.read_bytes()))
-        must(numbers(judge(kept)) == wanted, "the audit says something else")
+        said = heard(lambda: must(numbers(judge(kept)) == wanted, "the audit says another thing"))
         must([numbers(one.report) for one in read_ledger(kept)] == [wanted], "its ledger does")
+        return said
 
     return attempt
 
 
 def _fault(name: str, make: Callable[[Path], Kind], count: int = EACH) -> Fault:
-    return Fault(SECTION, name, count, lambda place: _attempt(make(place)))
+    return Fault(SECTION, name, count, lambda place: attempts_on(make(place)))
 
 
 FAULTS = (

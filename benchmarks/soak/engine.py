@@ -97,9 +97,7 @@ class Worker:
         return found, range(number + 1, numbers.stop) if self.at[0] >= 0 else range(0)
 
 
-def _make(
-    stretch: Stretch, seed: int, place: Path, log: Path, mark: Callable[[int], None]
-) -> None:
+def _make(stretch: Stretch, seed: int, place: Path, log: Path, mark: Callable[[int], None]) -> None:
     """Make attempts; a failure is written down at once, the rest at the end."""
     fault, found = stretch.fault, Outcome()
     attempt = fault.prepare(place)

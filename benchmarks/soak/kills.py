@@ -57,9 +57,7 @@ def _prepare(place: Path, work: Callable[[Path], Words], at_files: bool) -> Atte
 
 
 def _fault(name: str, count: int, work: Callable[[Path], Words], at_files: bool) -> Fault:
-    return Fault(
-        SECTION, name, count, lambda place: _prepare(place, work, at_files), parallel=True
-    )
+    return Fault(SECTION, name, count, lambda place: _prepare(place, work, at_files), parallel=True)
 
 
 FAULTS = (

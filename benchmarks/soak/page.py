@@ -27,7 +27,8 @@ SECTIONS = {
     "yours": "Files that you write yourself carry no checksum: a changed digit is another rule, a "
     "changed pixel another image. They are refused by name, or read as what they then say, under "
     "another content hash, so that no verdict on the one is taken for one on the other.",
-    "words": "Hostile words for everything that reads text. They are taken, or refused in one line.",
+    "words": "Hostile words for everything that reads text. They are taken, or refused in one "
+    "line.",
     "files": "Hostile bytes for everything that reads a file: changed, cut, doubled, with absurd "
     "numbers. They are read, or refused in one line.",
 }
@@ -38,7 +39,7 @@ class Soak:
     """What was asked for."""
 
     seed: int
-    times: float  # of the numbers of a bounded run
+    kind: str  # how much
     workers: int
     seconds: float
     notes: Mapping[str, str]  # what a section must say besides
@@ -57,19 +58,16 @@ def write(page: Path, soak: Soak, faults: Sequence[Fault], found: Mapping[str, O
 def _opening(soak: Soak, found: Mapping[str, Outcome]) -> str:
     tried = sum(one.tried for one in found.values())
     failed = sum(len(one.failures) for one in found.values())
-    times = "" if soak.times == 1 else f", {soak.times:g} times the numbers of a bounded run"
     today = time.strftime("%Y-%m-%d", time.gmtime())
     return (
-        f"\n{tried} faults, **{failed} failures**. Measured on {today}, seed {soak.seed}{times}: "
-        f"{soak.seconds:.0f} seconds in {soak.workers} processes on {os.cpu_count()} cores "
+        f"\n{tried} faults, **{failed} failures**. Measured on {today}, seed {soak.seed}, "
+        f"{soak.kind}: {soak.seconds:.0f} seconds in {soak.workers} processes on {os.cpu_count()} cores "
         f"({platform.system()} {platform.machine()}, Python {platform.python_version()}, torch "
         f"{torch.__version__}).\n"
     )
 
 
-def _sections(
-    soak: Soak, faults: Sequence[Fault], found: Mapping[str, Outcome]
-) -> list[str]:
+def _sections(soak: Soak, faults: Sequence[Fault], found: Mapping[str, Outcome]) -> list[str]:
     lines: list[str] = []
     for section, words in SECTIONS.items():
         some = [one for one in faults if one.section == section]
@@ -83,7 +81,10 @@ def _sections(
         bounded = [found[one.title] for one in some if one.room is not None]
         if bounded:
             peak = max(one.peak for one in bounded)
-            lines += ["", f"At most {peak / 1e6:.0f} MB of memory were taken beside the libraries'."]
+            lines += [
+                "",
+                f"At most {peak / 1e6:.0f} MB of memory were taken beside the libraries'.",
+            ]
         lines += [""]
     return lines
 
