@@ -1,6 +1,6 @@
 """Try every class of faults and write what came of it into docs/reliability.md.
 
-PYTHONPATH=benchmarks:tests python -m soak [--times 10 | --smoke] [--seed 0] [--only words] [--at 17]
+PYTHONPATH=benchmarks:tests python -m soak [--times 10] [--seed 0] [--only words] [--at 17]
 
 Where something fails, the exit code is 1, and a line says how to repeat that one attempt.
 """

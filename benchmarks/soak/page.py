@@ -61,9 +61,9 @@ def _opening(soak: Soak, found: Mapping[str, Outcome]) -> str:
     today = time.strftime("%Y-%m-%d", time.gmtime())
     return (
         f"\n{tried} faults, **{failed} failures**. Measured on {today}, seed {soak.seed}, "
-        f"{soak.kind}: {soak.seconds:.0f} seconds in {soak.workers} processes on {os.cpu_count()} cores "
-        f"({platform.system()} {platform.machine()}, Python {platform.python_version()}, torch "
-        f"{torch.__version__}).\n"
+        f"{soak.kind}: {soak.seconds:.0f} seconds in {soak.workers} processes on "
+        f"{os.cpu_count()} cores ({platform.system()} {platform.machine()}, Python "
+        f"{platform.python_version()}, torch {torch.__version__}).\n"
     )
 
 
