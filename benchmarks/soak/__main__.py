@@ -8,6 +8,7 @@ Where something fails, the exit code is 1, and a line says how to repeat that on
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import secrets
 import signal
@@ -23,6 +24,11 @@ import torch
 from soak import damage, engine, files, full_disk, kills, page, words, writers, yours
 from soak.fault import Fault, Outcome
 
+# What commands import when they are called: here once, not in every forked process.
+LATER = (
+    *("sklearn.datasets", "scipy.stats", "scipy.optimize", "duckdb", "plotly.graph_objects"),
+    *("classwise.doors.targets", "classwise.doors.folders", "classwise.auditing.sequential"),
+)
 FEW = 50  # attempts of a smoke run at most
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 FAULTS: tuple[Fault, ...] = (
@@ -72,6 +78,8 @@ def main() -> int:
         print("\n".join(one.title for one in FAULTS))
         return 0 if args.list else 2
     seed = secrets.randbelow(10**6) if args.seed is None else args.seed
+    for name in LATER:
+        importlib.import_module(name)
     tell(f"seed {seed}, {len(chosen)} classes of faults, {args.workers} processes")
     work = _work(chosen, args.times, args.at, args.workers)
     began = time.monotonic()

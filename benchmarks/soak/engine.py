@@ -102,7 +102,7 @@ def _make(stretch: Stretch, seed: int, place: Path, log: Path, mark: Callable[[i
     fault, found = stretch.fault, Outcome()
     attempt = fault.prepare(place)
     before = _bound(fault.room)
-    began, parent = time.monotonic(), os.getppid()
+    parent = os.getppid()
     with log.open("a") as stream:
         for number in stretch.numbers:
             must(os.getppid() == parent, "nobody waits for this process any more")
@@ -115,7 +115,7 @@ def _make(stretch: Stretch, seed: int, place: Path, log: Path, mark: Callable[[i
                 words = _told(reason, place)
                 stream.write(json.dumps(asdict(Outcome(failures=[(number, words)]))) + "\n")
                 stream.flush()
-        found.tried, found.seconds = len(stretch.numbers), time.monotonic() - began
+        found.tried, found.work = len(stretch.numbers), sum(os.times()[:4])
         found.peak = max(0, _peak() - before)
         if fault.room is not None and found.peak > LARGEST_PEAK:
             number, words = stretch.numbers[-1], f"{found.peak} bytes of memory were taken"
@@ -170,7 +170,8 @@ def run(
                 found[fault.title].add(part)
                 if rest:
                     left.insert(0, Stretch(fault, rest))
-                tell(f"{fault.title}: {part.tried} tried, {len(part.failures)} failed")
+                counts = f"{part.tried} tried, {len(part.failures)} failed"
+                tell(f"{fault.title}: {counts}, {part.work:.1f} s of processor time")
             time.sleep(0.02)
     finally:
         for worker in busy:

@@ -42,7 +42,7 @@ class Outcome:
 
     tried: int = 0
     told: int = 0  # of them, those in which the user was told something
-    seconds: float = 0.0
+    work: float = 0.0  # seconds of processor time, with preparations
     slowest: float = 0.0
     peak: int = 0  # bytes of memory more than at the beginning
     said: str = ""  # a line that the user saw
@@ -59,7 +59,7 @@ class Outcome:
         """Take in the attempts of another process."""
         self.tried += other.tried
         self.told += other.told
-        self.seconds += other.seconds
+        self.work += other.work
         self.slowest = max(self.slowest, other.slowest)
         self.peak = max(self.peak, other.peak)
         self.said = better(self.said, other.said)

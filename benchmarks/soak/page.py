@@ -58,12 +58,14 @@ def write(page: Path, soak: Soak, faults: Sequence[Fault], found: Mapping[str, O
 def _opening(soak: Soak, found: Mapping[str, Outcome]) -> str:
     tried = sum(one.tried for one in found.values())
     failed = sum(len(one.failures) for one in found.values())
+    work = sum(one.work for one in found.values())
     today = time.strftime("%Y-%m-%d", time.gmtime())
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
     return (
         f"\n{tried} faults, **{failed} failures**. Measured on {today}, seed {soak.seed}, "
-        f"{soak.kind}: {soak.seconds:.0f} seconds in {soak.workers} processes on "
-        f"{os.cpu_count()} cores ({platform.system()} {platform.machine()}, Python "
-        f"{platform.python_version()}, torch {torch.__version__}).\n"
+        f"{soak.kind}: {soak.seconds:.0f} seconds in {soak.workers} processes, {work:.0f} seconds "
+        f"of processor time ({machine}, {versions}).\n"
     )
 
 
