@@ -26,7 +26,7 @@ from soak.fault import Fault, Outcome
 
 # What commands import when they are called: here once, not in every forked process.
 LATER = (
-    *("sklearn.datasets", "scipy.stats", "scipy.optimize", "duckdb", "plotly.graph_objects"),
+    *("torch._dynamo", "torch.fx", "sklearn.datasets", "scipy.stats", "plotly.graph_objects"),
     *("classwise.doors.targets", "classwise.doors.folders", "classwise.auditing.sequential"),
 )
 FEW = 50  # attempts of a smoke run at most

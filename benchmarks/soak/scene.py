@@ -23,7 +23,7 @@ LEARNS = (
     *("--epochs", "2", "--set", "valid_attack=pgd-1", "--batch-size", "64", *QUIET),
 )
 ATTACKS = "clean,autoattack"
-IMAGES = 10
+IMAGES = 6
 
 
 def train_words(folder: Path) -> list[str]:
@@ -34,7 +34,7 @@ def train_words(folder: Path) -> list[str]:
 def audit_words(weights: Path, folder: Path) -> list[str]:
     """The audit of a weights file, kept in a folder."""
     given = ("--data", "digits", "--attacks", ATTACKS, "--eps", "0.02", "--limit", str(IMAGES))
-    return ["audit", str(weights), *given, "--batch-size", "2", *QUIET, "--out", str(folder)]
+    return ["audit", str(weights), *given, "--batch-size", "1", *QUIET, "--out", str(folder)]
 
 
 def go_on(words: Sequence[str], folder: Path, log: Path) -> None:
