@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real mutants bench bench-train equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real mutants soak bench bench-train equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,11 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
 mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)
 	PYTHONPATH=tests $(BIN)/python tests/run_mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
+
+# LONG=1 tries ten times as much. A failure is printed with the SEED, ONLY and AT that repeat it alone.
+soak: .venv/installed ## Kill, damage and crowd it on purpose, write docs/reliability.md (under half an hour on two cores)
+	PYTHONPATH=benchmarks:tests $(BIN)/python -m soak $(if $(LONG),--times 10) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(AT),--at $(AT))
 
 bench: .venv/installed ## Measure attacks beside other libraries, audits, growth, the ledger and training (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10

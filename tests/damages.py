@@ -32,19 +32,24 @@ def cut_tails(content, seed, times):
 
 def noticed(path, read, same, damages):
     """How often damage was refused by name; whatever was not must be the same as before."""
-    good, count = path.read_bytes(), 0
-    before = read()
-    for content in damages:
-        path.write_bytes(content)
-        try:
-            found = read()
-        except ClasswiseError as reason:
-            words = str(reason)
-            count += path.name in words and "\n" not in words
-        else:
-            assert same(found, before)
+    good, before = path.read_bytes(), read()
+    count = sum(refusal(path, content, read, same, before) is not None for content in damages)
     path.write_bytes(good)
     return count
+
+
+def refusal(path, content, read, same, before):
+    """One line that refuses damage by name; None where the same is read as before."""
+    path.write_bytes(content)
+    try:
+        found = read()
+    except ClasswiseError as reason:
+        words = str(reason)
+        assert path.name in words, words
+        assert "\n" not in words, words
+        return words
+    assert same(found, before), f"{path.name} is damaged, and nobody says so"
+    return None
 
 
 def same_tensors(one, other):

@@ -178,16 +178,19 @@ def try_parser(name: str, count: int, seed: int = 0, place: Path | None = None) 
 
 def accepted(do: Callable[[], Any], what: str) -> bool:
     """Whether something went well; a ClasswiseError that can be printed is as good."""
+    return refusal(do, what) is None
+
+
+def refusal(do: Callable[[], Any], what: str) -> str | None:
+    """The words with which something is refused, which can be printed; None where it is not."""
     try:
         do()
-    except ClasswiseError as reason:
+    except (ClasswiseError, NotAnImage) as reason:  # the reader of a folder counts and names those
         if "\x1b" in str(reason).encode().decode():
             raise AssertionError(f"{what} speaks to the terminal") from None
-        return False
-    except NotAnImage:  # which the reader of a folder counts and names
-        return False
+        return str(reason)
     except Exception as reason:
         raise AssertionError(
             f"{type(reason).__name__} from {what}: {str(reason)[:300]}"
         ) from reason
-    return True
+    return None

@@ -192,19 +192,26 @@ READERS: dict[str, Reader] = {
 }
 
 
-def try_reader(name: str, count: int, place: Path, seed: int = 0) -> int:
-    """Damage a good file so many times; return how often it was read all the same."""
+def set_out(name: str, place: Path) -> tuple[bytes, Path, Callable[[], Any]]:
+    """Put a whole file into a folder: its bytes, where it is, and what reads it."""
     make, file, read, folder = READERS[name]
-    rng, taken = random.Random(f"{name} {seed}"), 0
     path = place / file
     path.parent.mkdir(parents=True, exist_ok=True)
     good = make(place)
     if name.startswith("npy"):  # the other one stays whole
         (place / "images.npy").write_bytes(npy_bytes(np.zeros((4, 1, 4, 4), np.uint8)))
         (place / "labels.npy").write_bytes(npy_bytes(np.arange(4) % 2))
+    path.write_bytes(good)
+    return good, path, lambda: read(place if folder else path)
+
+
+def try_reader(name: str, count: int, place: Path, seed: int = 0) -> int:
+    """Damage a good file so many times; return how often it was read all the same."""
+    rng, taken = random.Random(f"{name} {seed}"), 0
+    good, path, read = set_out(name, place)
     for content in files(rng, good, count):
         path.write_bytes(content)
-        taken += accepted(lambda: read(place if folder else path), f"{name} {content[:200]!r}")
+        taken += accepted(read, f"{name} {content[:200]!r}")
     return taken
 
 

@@ -14,4 +14,6 @@ MOST_BYTES = 16 << 20  # of a JSON or TOML text; once read it may take twenty ti
 DEEPEST = 20  # brackets within brackets, of spellings and of texts
 MOST_PIXELS = 64_000_000  # of one picture, by its header; decoded it takes four bytes per pixel
 MOST_FILE_BYTES = 1 << 29  # of one picture, and of one file in an official archive
+LARGEST_OPTION = 4096  # of a model, such as its width: wider than any network in use
+MOST_WEIGHTS = 1_000_000_000  # of a model of ours; they take 4 GB, and as much again in training
 LARGEST_NUMBER = 2**63 - 1  # of whole numbers that people write: what tables can hold

@@ -135,7 +135,12 @@ def read_recipe(
         for option, value in table.items():
             word = isinstance(value, str)
             chosen[f"{name}.{option}"] = parse_value(value) if word else value
-    return parse_recipe(text, chosen | dict(settings or {}), imports)
+    if settings:
+        return parse_recipe(text, chosen | dict(settings), imports)
+    try:
+        return parse_recipe(text, chosen, imports)
+    except ClasswiseError as reason:  # all of it stands in the file
+        raise ClasswiseError(f"{path}: {reason}") from None
 
 
 def _table_of(path: str | Path) -> tuple[dict[str, Any], str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,7 +49,7 @@ def parse_call(text: str) -> Call:
     if inside is None or not inside.strip():
         return Call(match["name"])
     try:
-        tree = ast.parse(f"_({inside})", mode="eval").body
+        tree = _syntax(f"_({inside})")
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         raise ClasswiseError(
             f"cannot read the options in {cut(text)!r}; write option=value"
@@ -78,13 +79,21 @@ def parse_value(text: str) -> Any:
     """
     check_size(text)
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = _syntax(text.strip())
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         return text
     try:
         return plain_value(tree, text)
     except ClasswiseError:
         return text
+
+
+def _syntax(text: str) -> ast.expr:
+    """How a text is built; Python's advice on style (`1else`) is not for our users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # the same before Python 3.12
+        return ast.parse(text, mode="eval").body
 
 
 def split_outside_brackets(text: str, separator: str) -> list[str]:

@@ -29,8 +29,9 @@ __all__ = ["home", "small"]  # fixtures
 def test_other_files_in_place_of_an_archive(small, content, words):
     home = small[0]
     (home / "cifar-10-python.tar.gz").write_bytes(content)
-    with pytest.raises(ClasswiseError, match=words):
+    with pytest.raises(ClasswiseError, match=words) as refusal:
         open_data("cifar10")
+    assert "\n" not in str(refusal.value)
 
 
 def test_archive_cut_short(small):

@@ -10,9 +10,9 @@ from refusals import refused
 from typer.testing import CliRunner
 
 from classwise.cli import app
-from classwise.limits import MOST_CLASSES
+from classwise.limits import LARGEST_OPTION, MOST_CLASSES
 from classwise.models import build_model
-from classwise.models.card import LARGEST, read_card
+from classwise.models.card import read_card
 from classwise.record.run_folder import load_model
 from classwise.record.tensors import read_tensors, write_tensors
 from classwise.training.loop import train
@@ -146,7 +146,7 @@ def test_another_model_than_the_files_is_refused(tmp_path):
     "spec",
     [
         "cnn(width=1000000000)",
-        f"wrn(depth={6 * LARGEST + 4})",
+        f"wrn(depth={6 * LARGEST_OPTION + 4})",
         "cnn(width=2.5)",
         "cnn(width=true)",
         "cnn(width='2')",

@@ -200,7 +200,7 @@ def test_a_residual_block_rectifies_the_sum():
         ("wrn-28-10(2)", "no options"),
         ("resnet18(16)", "name the options, as in resnet18\\(width=16\\)"),
         ("resnet18(depth=3)", "unknown option of resnet18 'depth'"),
-        ("resnet18(width=0)", "whole number from 1 up"),
+        ("resnet18(width=0)", "whole number from 1 to 4096"),
         ("resnet-18", "did you mean 'resnet18'"),
     ],
 )

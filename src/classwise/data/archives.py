@@ -82,8 +82,9 @@ def read_members(path: Path, wanted: Iterable[str], again: str) -> dict[str, byt
     except FileNotFoundError:
         raise ClasswiseError(f"no file {path}; {again}") from None
     except (tarfile.TarError, EOFError, zlib.error, OSError) as reason:
+        words = " ".join(str(reason).split())  # of all formats that were tried, a line each
         raise ClasswiseError(
-            f"{path} is not a whole tar archive ({reason}); it is damaged, cut short or another "
+            f"{path} is not a whole tar archive ({words}); it is damaged, cut short or another "
             f"kind of file; {again}"
         ) from None
     return found

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from classwise.errors import ClasswiseError, OwnCodeError, unknown
+from classwise.limits import LARGEST_OPTION, MOST_WEIGHTS
 from classwise.models.classifier import Classifier
 from classwise.models.extra import with_extra_outputs
 from classwise.models.resnet import preactresnet18, resnet18, resnet50
@@ -54,6 +55,8 @@ def build_model(
     """
     call = parse_call(spec)
     with torch.random.fork_rng(devices=[]):
+        if call.options and not names_own_model(call.name):
+            _check_weights(_built_in(call, spec), call, channels, spec)
         torch.default_generator.manual_seed(seed)  # the CPU stream alone; fork_rng restores it
         if names_own_model(call.name):
             if call.args:
@@ -94,11 +97,27 @@ def _built_in(call: Call, spec: str) -> Callable[..., tuple[nn.Module, int]]:
     for name, value in call.options.items():
         if name not in known:
             raise unknown(f"option of {call.name}", name, known)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ClasswiseError(f"{call.name}({name}={value!r}): give a whole number from 1 up")
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not 1 <= value <= LARGEST_OPTION:
+            raise ClasswiseError(
+                f"{call.name}({name}={value!r}): give a whole number from 1 to {LARGEST_OPTION}"
+            )
     if call.args:
         raise ClasswiseError(f"{spec}: name the options, as in {call.name}({known[0]}=16)")
     return maker
+
+
+def _check_weights(
+    maker: Callable[..., tuple[nn.Module, int]], call: Call, channels: int, spec: str
+) -> None:
+    """Refuse a model that is too large to be built, by building it without memory."""
+    with torch.device("meta"):
+        features, _ = maker(channels, **call.options)
+    count = sum(weight.numel() for weight in features.parameters())
+    if count > MOST_WEIGHTS:
+        raise ClasswiseError(
+            f"{spec} has {count} weights; at most {MOST_WEIGHTS} are built, make it smaller"
+        )
 
 
 def names_own_model(spec: str) -> bool:

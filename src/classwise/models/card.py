@@ -15,11 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.limits import MOST_CLASSES
+from classwise.limits import LARGEST_OPTION, MOST_CLASSES
 from classwise.models import MODELS, build_model, names_own_model
 from classwise.spelling import parse_call
-
-LARGEST = 4096  # of an option in a file, such as a width: wider than any network in use
 
 
 class NetworkCard(BaseModel):
@@ -29,10 +27,10 @@ class NetworkCard(BaseModel):
 
     spec: Annotated[str, Field(max_length=200)]
     num_classes: Annotated[int, Field(ge=1, le=MOST_CLASSES)]
-    channels: Annotated[int, Field(ge=1, le=LARGEST)]
+    channels: Annotated[int, Field(ge=1, le=LARGEST_OPTION)]
     mean: list[float]
     deviation: list[Annotated[float, Field(gt=0)]]
-    extra: Annotated[int, Field(ge=0, le=LARGEST)] = 0
+    extra: Annotated[int, Field(ge=0, le=LARGEST_OPTION)] = 0
     head: Literal["linear", "cosine"] = "linear"
     head_scale: float = 1.0
     head_path: Annotated[str, Field(max_length=200)] | None = None  # of a user's own model
@@ -92,10 +90,14 @@ def _check_options(spec: str, where: str) -> None:
     if call.name not in MODELS:
         raise unknown(f"model in {where}", call.name, MODELS)
     for name, value in call.options.items():
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not 1 <= value <= LARGEST_OPTION
+        ):
             raise ClasswiseError(
                 f"{where} asks for {call.name}({name}={value!r}); a file may give whole numbers "
-                f"from 1 to {LARGEST}"
+                f"from 1 to {LARGEST_OPTION}"
             )
 
 

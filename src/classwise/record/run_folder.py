@@ -25,7 +25,7 @@ from classwise.models.card import model_of_card, read_card
 from classwise.record.card import read_run_json
 from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_bytes, read_lines
 from classwise.record.tensors import read_tensors
-from classwise.sealed import sealed_text
+from classwise.sealed import Damaged, sealed_text
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,16 @@ class RunFolder:
         """
         if weights not in self.weights:
             raise unknown(f"weights in {self.path}", weights, self.weights or ["none yet"])
-        return load_model(self.weights_path(weights), spec or self.own_model)[0]
+        path = self.weights_path(weights)
+        model, said = load_model(path, spec or self.own_model)
+        named = said.get("weights", weights), said.get("identity", self.about.get("identity"))
+        if named != (weights, self.about.get("identity")):
+            raise Damaged(
+                f"{path} holds other weights: it says that it is {named[0]} of run {named[1]}, not "
+                f"{weights} of {self.about.get('identity')}; put it back to where it belongs, or "
+                "audit it as a file of its own elsewhere"
+            )
+        return model
 
 
 def _wrong_in(record: Mapping[str, Any]) -> str:

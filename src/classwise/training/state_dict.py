@@ -88,8 +88,14 @@ def _refuse_packed(path: Path) -> None:
     """Refuse an archive that would unpack to more than it is: torch never compresses its own."""
     if not zipfile.is_zipfile(path):
         return
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except Exception as reason:  # an archive that claims to be one may break in any way
+        raise ClasswiseError(
+            f"{path} is damaged: its list of contents cannot be read ({reason}); restore it from a "
+            "copy, or make it again"
+        ) from None
     packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
     if packed or sum(member.file_size for member in members) > path.stat().st_size:
         raise ClasswiseError(
