@@ -164,10 +164,11 @@ def test_options_of_a_file_are_small_whole_numbers(tmp_path, spec):
 
 
 def test_a_description_allocates_no_more_than_its_tensors(tmp_path):
-    # 4096 wide and as many classes as may be: gigabytes, if anybody believed it
-    path = weights_file(tmp_path / "huge.safetensors", "cnn(width=4096)", num_classes=MOST_CLASSES)
-    with refused("huge.safetensors", "does not fit"):
-        load_model(path)
+    # so wide and as many classes as may be: gigabytes, if anybody believed it
+    for spec, words in (("cnn(width=4096)", "10099982336 weights"), ("cnn(width=512)", "not fit")):
+        path = weights_file(tmp_path / "huge.safetensors", spec, num_classes=MOST_CLASSES)
+        with refused("huge.safetensors", words):
+            load_model(path)
     path = weights_file(tmp_path / "huge.safetensors", "cnn(width=4096)", num_classes=10**8)
     with refused("huge.safetensors", "num_classes", str(MOST_CLASSES)):
         load_model(path)

@@ -75,8 +75,11 @@ def model_of_card(
         )
     _check_options(card.spec, where)
     # Without memory first: a description may ask for more than there is, its tensors do not.
-    with torch.device("meta"):
-        empty = _built(card, card.spec)
+    try:
+        with torch.device("meta"):
+            empty = _built(card, card.spec)
+    except ClasswiseError as reason:
+        raise ClasswiseError(f"{where} describes a model that is not built: {reason}") from None
     _compare(empty.state_dict(), tensors, where)
     return _filled(_built(card, card.spec), tensors, where)
 

@@ -120,7 +120,7 @@ class Rehearsal:
     def __init__(self, trainer: Trainer, clock: Clock) -> None:
         self.trainer, self.clock = trainer, clock
         self.begin = Progression.beginning(
-            trainer.slots, trainer.chain, trainer.base, trainer.num_classes
+            trainer.slots, trainer.chain, trainer.base, trainer.train_data.origin
         )
         slots = trainer.slots
         views = tuple(View(view.name) for view in slots.extra_views)
