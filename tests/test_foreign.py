@@ -26,12 +26,12 @@ class TestTheGuide:
             train(f"clean+{NAME}", out="run", source=tiny(), quiet=True, **QUICK)
 
     def test_its_commands_work(self, package):  # noqa: ARG002
-        recipe, training, study = blocks("bash")[0].strip().splitlines()
+        (recipe, training), (study,) = (one.strip().splitlines() for one in blocks("bash"))
         assert run("recipe", recipe.split('"')[1]).exit_code == 0
         words = training.replace('"', "").split()[1:]
         assert run(*words, "--subset", "60", "--epochs", "1", "--quiet").exit_code == 0
         assert json.loads(Path("runs/boost/run.json").read_text())["recipe"][NAME] == {"rate": 0.3}
-        assert parse_recipe(study.split()[-1]) == at() | boost()
+        assert parse_recipe(study.split("#")[0].split()[-1]) == at() | boost()
 
     def test_its_entry_point_is_read(self, package, install):
         text = blocks("toml")[0].split("\n")[1].split("#")[0].strip().replace('"', "")
@@ -116,7 +116,12 @@ class TestRefusals:
         with refused(NAME, "cannot be imported", "ZeroDivisionError"):
             parse_recipe(f"at+{NAME}")
         (package / "boost.py").write_text("class\n")
-        assert "SyntaxError" in told("train", f"at+{NAME}")
+        said = run("train", f"at+{NAME}")  # where it is wrong in their file, then one line of ours
+        assert said.exit_code == 2
+        place, *_, words = said.stderr.strip().splitlines()
+        assert "mypackage/boost.py" in place
+        assert words.startswith("classwise: ")
+        assert "SyntaxError" in words
 
     def test_clashes_name_it(self, package):  # noqa: ARG002
         with refused(NAME, "wat", "label_weight"):
