@@ -95,7 +95,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "printing", "lists", "training", "auditing", "comparing", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

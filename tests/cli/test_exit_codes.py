@@ -67,7 +67,7 @@ class TestQuestions:
     @pytest.mark.parametrize(
         ("question", "limits", "code", "answer"),
         [
-            ("three>=0.01", ["--attacks", "clean"], 0, "yes"),
+            ("three>=0.01", ["--attacks", "fgsm", "--eps", "0.001"], 0, "yes"),
             ("worst>=0.5", [], 1, "no"),
             ("worst>=0.02", ["--minutes", "0.00001"], 3, "undecided"),
             ("wrost>=0.5", [], 2, None),

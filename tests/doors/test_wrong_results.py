@@ -134,6 +134,7 @@ class TestMix:
         assert one.mix_average == pytest.approx((50 * zero + 10 * first) / 60)
         said = " ".join(done.stdout.split())
         assert f"in the mix of the whole split it is clean {100 * one.mix_average:.1f}" in said
+        assert "Audited: 20, balanced over the classes, of all 60 images of npz:m.npz" in said
         done = run(*words)
         assert "balanced" not in done.stdout
         (read,) = read_ledger(here / "kept")

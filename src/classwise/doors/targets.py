@@ -28,7 +28,7 @@ from classwise.doors.audit import BLACK_BOX_ATTACKS, DEFAULT_ATTACKS
 from classwise.doors.findings import findings
 from classwise.doors.pointed_at import check_target, models_of, no_target
 from classwise.doors.wish import Wish
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
 from classwise.models.normalised import Normalisation
@@ -57,6 +57,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     if wish.limit:
         # Numbers of the whole split, so that a small audit is a beginning of the large one.
         data = data.take(balanced_subset(images.labels, wish.limit, seed=0))
+        words = f"{len(data)}, balanced over the classes, of {words}"
     asked = None if wish.question is None else parse_question(wish.question, data.class_names)
     home, began = choose_device(wish.device), time.monotonic()
     data = data.on(home)
@@ -177,7 +178,22 @@ def _images(source: DataSource, split: str, trained_on: str | None) -> tuple[Dat
 
 def _conditions(wish: Wish, place: _Place, subject: Subject) -> tuple[Condition, ...]:
     attacks = wish.attacks or (BLACK_BOX_ATTACKS if subject.black_box else DEFAULT_ATTACKS)
-    return parse_conditions(attacks, place.threat, wish.seed)
+    found = parse_conditions(attacks, place.threat, wish.seed)
+    if not wish.health:  # its probe attacks within the radius, too
+        _refuse_idle_radius(found, place.threat, wish)
+    return found
+
+
+def _refuse_idle_radius(conditions: tuple[Condition, ...], threat: Threat, wish: Wish) -> None:
+    """Refuse a radius or a norm that was asked for although nothing attacks within it."""
+    named = ", ".join(one.name for one in conditions)
+    if wish.norm is not None and not any(one.threat for one in conditions):
+        raise ClasswiseError(f"--norm {wish.norm} is not used: {named} attacks nothing")
+    if wish.eps is not None and not any(one.threat is threat for one in conditions):
+        raise ClasswiseError(
+            f"--eps {cut(wish.eps, 40)} is not used: {named} attacks nothing, or states its own "
+            "radius; leave it out"
+        )
 
 
 def _probed(subject: Subject, data: View, threat: Threat) -> list[Flag]:
