@@ -184,6 +184,7 @@ def _dataset(
     above: tuple[int, ...] | None = None,
     groups: tuple[str, ...] | None = None,
 ) -> Dataset:
-    # np.array copies: the bytes of a file are read-only, which torch does not like.
-    images = torch.from_numpy(np.array(pixels)).view(-1, 3, 32, 32)
+    # The bytes of a file are read-only, which torch does not like; joined parts are a copy already.
+    own = pixels if pixels.flags.writeable and pixels.flags.c_contiguous else np.array(pixels)
+    images = torch.from_numpy(own).view(-1, 3, 32, 32)
     return Dataset(images, torch.from_numpy(labels.astype(np.int64)), names, above, groups)
