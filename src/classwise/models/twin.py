@@ -20,9 +20,10 @@ from classwise.types import Images, LogitModel, Logits
 # Largest difference, relative to the size, that counts as the same. Slopes jump where a ReLU is at
 # its kink, so they are only checked to be there and to point the same way.
 CLOSE, _CLOSE_SLOPE = 1e-4, 1e-2
-_NO_USE_FOR_OUTPUT = (nn.Conv2d, nn.Linear, nn.BatchNorm2d)  # their gradients need the input alone
-_SUMS = (operator.add, torch.add)
 _POOLS = (nn.AvgPool2d, nn.MaxPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d)
+# Their gradients need the input alone.
+_NO_USE_FOR_OUTPUT = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, *_POOLS)
+_SUMS = (operator.add, torch.add)
 
 
 def quick_twin(model: LogitModel, images: Images) -> LogitModel:
@@ -182,7 +183,7 @@ def _rewritten(model: nn.Module) -> tuple[fx.GraphModule, list[Fold]]:
         before = node.args[0] if node.args else None
         if not isinstance(before, fx.Node):
             continue
-        if isinstance(part_of(twin, node), _POOLS):
+        if isinstance(part_of(twin, node), _POOLS) and not _is_rectified(twin, node):
             _keep_layout(twin.graph, node)
         alone = len(before.users) == 1
         if alone and isinstance(part_of(twin, node), nn.BatchNorm2d):
@@ -244,6 +245,11 @@ def _cutting(twin: fx.GraphModule, node: fx.Node) -> Callable[..., Tensor] | Non
     if isinstance(part, nn.ReLU) or node.target in (relu, torch.relu):
         return relu
     return relu6 if isinstance(part, nn.ReLU6) or node.target is relu6 else None
+
+
+def _is_rectified(twin: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a ReLU alone listens to a node; its gradient has the layout of its output."""
+    return [_cutting(twin, user) is not None for user in node.users] == [True]
 
 
 def _forgets_output(twin: fx.GraphModule, node: fx.Node) -> bool:
