@@ -178,7 +178,7 @@ class Checker:
         return self._read[attack]
 
     def _counts(self, found: Predictions) -> ClassCounts:
-        return ClassCounts.of(
+        return ClassCounts.of_verdicts(
             torch.from_numpy(found.label),
             torch.from_numpy(found.predicted),
             num_classes=self.num_classes,
