@@ -139,7 +139,7 @@ def test_the_mean_answer_is_the_log_of_the_mean_probability():
     for row, number in enumerate(index.tolist()):
         total = 0
         for draw in range(5):
-            z = Draws(3, "t").normal(
+            z = Draws(3, "t").gaussian(
                 torch.tensor([number + (draw << 32)]), (1, 4, 4), torch.float64
             )
             total = total + model(plain[row : row + 1] + 0.3 * z).softmax(1)[0, labels[row]]
@@ -166,7 +166,7 @@ def test_noise_is_a_function_of_seed_sample_and_draw():
     images = torch.cat(seen).view(3, 5, 4)
     for row, number in enumerate(index.tolist()):
         for draw in range(5):
-            z = Draws(0, "t").normal(torch.tensor([number + (draw << 32)]), (4,))
+            z = Draws(0, "t").gaussian(torch.tensor([number + (draw << 32)]), (4,))
             assert torch.equal(images[row, draw], 2 * z[0])
     assert len(images.view(15, 4).unique(dim=0)) == 15
     assert (images < 0).any()  # noise is not clipped
@@ -176,11 +176,11 @@ def test_every_part_has_draws_of_its_own(monkeypatch):
     """A class is not chosen on the answers that bound its share; a fall is confirmed afresh."""
     purposes = []
 
-    def normal(self, index, shape, dtype):
+    def gaussian(self, index, shape, dtype):
         purposes.append((self.purpose, self.seed))
         return torch.zeros(len(index), *shape, dtype=dtype)
 
-    monkeypatch.setattr(noise.Draws, "normal", normal)
+    monkeypatch.setattr(noise.Draws, "gaussian", gaussian)
     images, labels = torch.rand(2, 1, 6, 6).double(), torch.tensor([0, 1])
     judged(HalfSpace(), images, labels, "smoothing(n=10)", 0.0, seed=4)
     judged(HalfSpace(), images, labels, "smoothed-pgd-2(n=10,m=2)", 0.1, seed=4)

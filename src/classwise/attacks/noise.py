@@ -29,7 +29,7 @@ def noisy_counts(subject: Subject, batch: Batch, sigma: float, count: int, draws
         pair = torch.arange(begin, min(begin + subject.width, pairs), device=subject.device)
         row = pair // count
         images = batch.images[row]
-        noise = draws.normal(
+        noise = draws.gaussian(
             draw_keys(batch.index[row], pair % count), images.shape[1:], images.dtype
         )
         noisy = subject.take(images.add_(noise, alpha=sigma))
@@ -58,7 +58,7 @@ class MeanAnswer:
         number = torch.arange(self.count, device=self.index.device).repeat(len(images))
         keys = draw_keys(self.index.repeat_interleave(self.count), number, self.calls)
         self.calls += 1
-        noise = self.draws.normal(keys, images.shape[1:], images.dtype)
+        noise = self.draws.gaussian(keys, images.shape[1:], images.dtype)
         logits = self.model(images.repeat_interleave(self.count, 0) + self.sigma * noise)
         each = logits.log_softmax(1).view(len(images), self.count, -1)
         return each.logsumexp(1) - math.log(self.count)

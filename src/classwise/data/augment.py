@@ -100,7 +100,7 @@ class Noisy:
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch; the noise is another one in every epoch."""
         moved = self.inside(images, index, seed, epoch)
-        noise = Draws(seed, "noise", epoch).normal(index, moved.shape[1:], moved.dtype)
+        noise = Draws(seed, "noise", epoch).gaussian(index, moved.shape[1:], moved.dtype)
         return moved + self.sigma * noise
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classwise.spelling import spell_eps
-from classwise.statistics.intervals import Rates, simultaneous
+from classwise.statistics.intervals import Rates
+from classwise.statistics.smoothing import Counted, robust_ends
 
 if TYPE_CHECKING:
     from classwise.judging.metrics import ConditionReport
@@ -44,18 +45,12 @@ class Bracket:
 
     @cached_property
     def ends(self) -> tuple[Rates, Rates]:
-        """Where the robust accuracy of every class lies, all at once with the report's confidence.
-
-        Let p be the robust accuracy of a class. An image that is not robust is certified with a
-        chance of at most α, so the certified share q ≤ p + α·(1 − p); one that is robust falls with
-        a chance of at most α′, so the share s that stands is at least p·(1 − α′). Hence
-        (q − α)/(1 − α) ≤ p ≤ s/(1 − α′), with the lower end of q and the upper end of s in
-        their simultaneous intervals: both have one tail of each class, so their level holds.
-        """
-        low, _ = _simultaneous(self.certified)
-        _, high = _simultaneous(self.attacked)
-        down, up = self.certified.drawn.alpha, self.attacked.drawn.alpha
-        return np.maximum(0, (low - down) / (1 - down)), np.minimum(1, high / (1 - up))
+        """Where the robust accuracy of all classes lies, with the report's confidence."""
+        proof, attack = (
+            Counted(one.tally.hits, one.tally.sizes, one.drawn.alpha)
+            for one in (self.certified, self.attacked)
+        )
+        return robust_ends(proof, attack, self.certified.level)
 
     def records(self) -> list[dict[str, Any]]:
         """A row for every class; None where a class has no samples."""
@@ -136,8 +131,3 @@ def chance_words(report: Mapping[str, ConditionReport]) -> list[str]:
         f"and each fall is wrong with a chance of at most {drawn.alpha:g}."
         for drawn, names in found.items()
     ]
-
-
-def _simultaneous(report: ConditionReport) -> tuple[Rates, Rates]:
-    _, hits, sizes, *_ = report.tally
-    return simultaneous(hits, sizes, report.level)

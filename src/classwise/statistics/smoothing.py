@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from classwise.statistics.intervals import Rates, lower_bound
+from classwise.statistics.intervals import Rates, lower_bound, simultaneous
 
 Counts = npt.NDArray[np.int64]
 
@@ -68,3 +68,35 @@ def farthest(sigma: float, count: int, alpha: float) -> float:
     0.6158
     """
     return float(sigma * special.ndtri(alpha ** (1 / count)))
+
+
+class Counted(NamedTuple):
+    """Images of each class that are certified, or that stand, and the chance α of each verdict."""
+
+    hits: Counts
+    sizes: Counts
+    alpha: float
+
+
+def robust_ends(certified: Counted, standing: Counted, level: float = 0.95) -> tuple[Rates, Rates]:
+    """Where the robust accuracy of every class lies, all classes at once with probability `level`.
+
+    Let p be the share of images like these whose class nothing inside the radius changes. One that
+    is not robust is certified with a chance of at most α, so the certified share q ≤ p + α·(1 − p);
+    one that is robust falls with a chance of at most α′, so the share that stands s ≥ p·(1 − α′):
+
+    (q − α)/(1 − α) ≤ p ≤ s/(1 − α′)
+
+    with the lower end of q and the upper end of s in their simultaneous intervals. Each takes one
+    of the two tails of a class, so that the level of the intervals holds for both together. Classes
+    lie on the last axis.
+
+    >>> low, high = robust_ends(Counted(np.array([60]), np.array([100]), 0.001),
+    ...                         Counted(np.array([80]), np.array([100]), 0.001))
+    >>> low.round(3).tolist(), high.round(3).tolist()
+    ([0.497], [0.874])
+    """
+    low, _ = simultaneous(certified.hits, certified.sizes, level)
+    _, high = simultaneous(standing.hits, standing.sizes, level)
+    down, up = certified.alpha, standing.alpha
+    return np.maximum(0, (low - down) / (1 - down)), np.minimum(1, high / (1 - up))
