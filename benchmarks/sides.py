@@ -135,7 +135,8 @@ def ours(
     if state is not None:
         trainer.model.load_state_dict(state)
     silent = TrainProgress(recipe.name, config.epochs, 0, 1, quiet=True)
-    begin = Progression.beginning(trainer.slots, trainer.chain, trainer.base, trainer.num_classes)
+    keys = trainer.train_data.origin
+    begin = Progression.beginning(trainer.slots, trainer.chain, trainer.base, keys)
     first = trainer.apply_policies(begin, {})
     after, counts, _ = trainer.run_epoch(first, silent)
     second = trainer.apply_policies(replace(after, epoch=1), counts)

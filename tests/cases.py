@@ -58,6 +58,7 @@ CASES = [
     Case("awp", {"size": 0.02, "start": 0.0}, needs="at(steps=2)"),
     Case("crop", {"pad": 2, "padding": "zero"}, needs="at(steps=2)"),
     Case("idbh", {"strength": "weak"}, needs="at(steps=2)"),
+    Case("noise", {"sigma": 0.1}, needs="clean"),
     Case("ccm", {"margin_floor": 0.4, "start": 0, "every": 1}, needs="at(steps=2)"),
     Case("ccr", {"beta_floor": 0.3}, needs="trades(steps=2)"),
     Case("cfa", {"threshold": 0.0, "start": 2, "on": "tail"}, needs="trades(steps=2)"),
@@ -99,4 +100,5 @@ RECIPES = [
     "fast+ccm",
     "free(replays=2)+ccm+ema",
     "atta(reset=2)+cfa+crop(padding=zero)",
+    "clean+noise(sigma=0.1)+crop(pad=1)+balanced+ema",
 ]

@@ -182,6 +182,11 @@ class Row:
     own_eps: bool = False  # states its radius, whatever the audit's
     threatens: bool = True  # has a radius and a norm
     seeded: bool = True  # the seed belongs to its identity
+    only_l2: bool = False  # refused under other norms
+
+    def scene(self, norm: str = "Linf", **facts: Any) -> Scene:
+        """One that it can meet, under this norm if it may be."""
+        return Scene(norm="L2" if self.only_l2 else norm, **facts)
 
     def given(self, scene: Scene) -> Any:
         return self.name if self.make is None else self.make(scene)
@@ -230,6 +235,16 @@ CONDITIONS = [
     Row("suite(apgd-ce(steps=2,eot=2),apgd-dlr(steps=2,eot=2))", "autoattack-rand"),
     Row("suite(pgd-2,cw-2,square(queries=5),eps=0.03)", "suite(A,B,…)", own_eps=True),
     Row("suite(square(queries=3),apgd-ce(steps=2))"),
+    Row("smoothing(sigma=0.3,n=150,n0=20)", "smoothing", black_box=True, only_l2=True),
+    Row("smoothing(eps=0.1,sigma=0.1,n=90,alpha=0.01)", black_box=True, only_l2=True, own_eps=True),
+    Row("smoothed-pgd-3(sigma=0.05,n=60,m=4)", "smoothed-pgd-K", only_l2=True),
+    Row("smoothed-pgd-2(eps=0.2,sigma=0.05,n=40,m=3,step=eps/2)", only_l2=True, own_eps=True),
+    Row(
+        "conditions:Blur(share=0.2)>smoothing(eps=0.1,sigma=0.1,n=90,n0=20)",
+        black_box=True,
+        only_l2=True,
+        own_eps=True,
+    ),
     Row("conditions:Blur(share=0.6)", "module:Transform", **_SHIFT),
     Row("conditions:Grain", **_SHIFT),
     Row("conditions:Blur>pgd-3"),

@@ -20,6 +20,8 @@ class Mutant(NamedTuple):
 QUESTION = ("auditing/test_question_bounds.py",)
 EDGES = ("test_draws_edges.py",)
 SURVIVORS = ("attacks/search/test_survivors.py",)
+LEAVING = ("attacks/test_leaving.py",)
+FOLLOWING = ("models/test_following_twin.py",)
 INNER = ("attacks/test_inner.py",)
 TAIL = ("judging/test_tail.py",)
 BROKEN_BY = ("record/test_broken_by.py",)
@@ -160,10 +162,18 @@ MUTANTS = (
            "near", INNER, "BAT's attack starts outside of the images"),
     Mutant("attacks/inner.py", "near.clamp_(0, 1) if start == \"clipped gaussian\" else near",
            "near.clamp_(0, 1)", INNER, "TRADES' first forward is not the released one"),
-    Mutant("attacks/pgd.py", "jitter(number)", "jitter(0)", INNER,
+    Mutant("attacks/pgd.py", "jitter(number, going.rows)", "jitter(0, going.rows)", INNER,
            "every update has the same noise"),
-    Mutant("attacks/pgd.py", "return ball.project(current.detach(), images, radius)",
-           "return current.detach()", ("attacks/test_ball.py::TestStaysInside",),
+    Mutant("attacks/pgd.py", "jitter(number, going.rows)", "jitter(number, None)[: len(moved)]",
+           LEAVING, "noise goes to whoever stands there now"),
+    Mutant("attacks/pgd.py", "if alone:", "if True:", LEAVING,
+           "in train mode a smaller batch changes BatchNorm"),
+    Mutant("models/twin.py", "if called[before.target] == 1:", "if True:", FOLLOWING,
+           "a convolution is folded into one of its two norms"),
+    Mutant("models/twin.py", "elif self.same:", "elif False:", FOLLOWING,
+           "the twin keeps the weights of the epoch's first batch"),
+    Mutant("attacks/pgd.py", "return ball.project(gone.among(going), images, radius)",
+           "return gone.among(going)", ("attacks/test_ball.py::TestStaysInside",),
            "a start outside of the ball leaves it"),
     # --- tails and intervals
     Mutant("judging/rates.py", "round(share * len(present))", "int(share * len(present))", TAIL,

@@ -27,7 +27,8 @@ WALK = {
     "draws": [],
     "content": [],
     "statistics": [
-        *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
+        *("intervals", "smoothing", "worst_class", "paired", "exact_change", "worst_change"),
+        "evidence",
     ],
     "data": [
         *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
@@ -45,7 +46,7 @@ WALK = {
         *("search.state", "search.engine", "search.dlr", "search.pgd", "search.apgd"),
         *("search.fab", "search.deepfool", "search.square_moves", "search.square"),
         *("search.suite", "fixed_steps", "borrowed", "other_libraries", "shift", "options"),
-        *("attack_names", "names"),
+        *("noise", "smoothing", "attack_names", "names"),
     ],
     "record": [
         *(
@@ -77,7 +78,8 @@ WALK = {
     "training": [],
     "laws": [],
     "judging": [
-        *("rates", "groups", "group_files", "showing", "metrics", "reports", "audits"),
+        *("rates", "groups", "group_files", "smoothed", "showing", "metrics", "reports"),
+        "audits",
         *("compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],

@@ -29,6 +29,11 @@ def check_sense(slots: Slots, owners: Mapping[str, str]) -> None:
                 f"attack, but {base} has none; use at or trades instead"
             )
     check_carried(slots, owners)
+    if slots.noise is not None and slots.reference is not None:
+        raise ClasswiseError(
+            f"{owners['noise']} trains on images with Gaussian noise that reach beyond [0, 1], but "
+            f"{base} attacks images and keeps them inside, which would cut the noise off; use clean"
+        )
     if "class beta" in owners and slots.beta is None:
         raise ClasswiseError(
             f"{owners['class beta']} sets a beta, but {base} has none; use trades instead"

@@ -118,6 +118,7 @@ class Slots:
     """What one method brings; None and () leave a slot to the others."""
 
     augment: Augment | None = None
+    noise: float | None = None  # σ of Gaussian noise on the augmented images
     sampler: Sampler | None = None
     reference: Reference | None = None  # filled where training attacks
     start: Start | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import conditions
 import pytest
-from conditions import CONDITIONS, COUNT, Scene, same_verdicts
+from conditions import CONDITIONS, COUNT, same_verdicts
 
 import classwise
 from classwise.attacks.condition import Condition
@@ -29,6 +29,7 @@ KILLED = (
     "pgd-3(restarts=3)",
     "square(queries=8)",
     "suite(apgd-ce(steps=2),apgd-t(steps=2),fab-t(steps=2),square(queries=5))",
+    "smoothing(sigma=0.3,n=150,n0=20)",
     "conditions:Grain",
     "conditions:Blur>pgd-3",
     "somebody else's attack",
@@ -44,7 +45,7 @@ class TestResume:
 
     @every_kept
     def test_after_an_error(self, row, tmp_path, monkeypatch):
-        scene = Scene()
+        scene = row.scene()
         plan = scene.plan(row, width=WIDTH)
         judge, shown = Condition.judge, []
 
@@ -76,7 +77,8 @@ class TestResume:
         assert len(ends) == len(KILLED)
         assert set(ends.values()) == {-9}
         for number in map(int, ends):
-            row, scene = CONDITIONS[number], Scene()
+            row = CONDITIONS[number]
+            scene = row.scene()
             plan, folder = scene.plan(row, width=WIDTH), tmp_path / str(number)
             record = record_in(folder, plan)
             kept = record.shelf(plan.conditions[0]).samples
@@ -92,7 +94,7 @@ import json, os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from conditions import CONDITIONS, Scene
+from conditions import CONDITIONS
 from test_conditions_resumed import KILLED, WIDTH, record_in
 from classwise.attacks.condition import Condition
 from classwise.auditing.run import run_audit
@@ -112,7 +114,7 @@ for number, row in enumerate(CONDITIONS):
         continue
     child = os.fork()
     if child == 0:
-        plan = Scene().plan(row, width=WIDTH)
+        plan = row.scene().plan(row, width=WIDTH)
         run_audit(plan, record_in(Path(sys.argv[1]) / str(number), plan))
         os._exit(0)
     _, status = os.waitpid(child, 0)

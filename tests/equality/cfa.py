@@ -181,8 +181,8 @@ def average_case(name: str) -> dict[str, float]:
 
 
 FROZEN = (
-    "the code looks at the last iterate once more, stops when nobody moves, and forwards the clean "
-    "batch in train mode for its log"
+    "the code looks at the last iterate once more, and forwards the clean batch in train mode for "
+    "its log"
 )
 THIRD = "the code forwards the clean batch a second time for the KL, and once more for its log"
 

@@ -18,6 +18,7 @@ from classwise.attacks.ball import LINF
 from classwise.attacks.inner import Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Chain, ClassSettings, Feedback, Seen
+from classwise.data.augment import Noisy
 from classwise.models.classifier import Classifier
 from classwise.recipe_text import parse_recipe
 from classwise.spelling import Share
@@ -221,7 +222,7 @@ def ours(
             make_optimiser(config, model),
             slots,
             config,
-            lambda images, *_: images,
+            still if slots.noise is None else Noisy(still, slots.noise),
             LINF,
             teacher,
             here.num_classes,
@@ -234,6 +235,11 @@ def ours(
         _, losses = step(batch, settings, kept, moment, frozenset(), count_robust=False)
     views = len(slots.objective.views)
     return outcome_of(model, seen[-views:], losses["total"])
+
+
+def still(images: Tensor, *_: object) -> Tensor:
+    """No augmentation."""
+    return images
 
 
 def trained(

@@ -21,6 +21,7 @@ from equality import (
     labelaug,
     ldam,
     mart,
+    noise,
     runs,
     trades,
     wat,
@@ -29,7 +30,7 @@ from equality.comparison import Comparison
 
 MODULES = (
     *(trades, mart, cfa, fat, frl, dafa, wat, bat, fairtat, awp, absld, avmixup),
-    *(labelaug, ldam, balanced, idbh, runs),
+    *(labelaug, ldam, balanced, idbh, noise, runs),
 )
 COMPARISONS: list[Comparison] = [row for module in MODULES for row in module.COMPARISONS]
 PAGE = Path(__file__).parents[2] / "docs" / "equality.md"

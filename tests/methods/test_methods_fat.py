@@ -213,10 +213,14 @@ def test_a_targeted_attack_stops_at_any_error_not_at_its_target(net):
     assert not torch.equal(found[~wrong], begin[~wrong])
 
 
-def test_every_inspection_forwards_the_whole_batch(net):
+@pytest.mark.parametrize(("wrong", "forwards"), [(0, 10), (1, 10), (40, 2)])
+def test_every_inspection_forwards_the_whole_batch_until_nobody_moves(wrong, forwards, net):
     model, batch, radius, moment = attack_batch(net)
+    labels = model.train()(batch.images).argmax(1)  # without a radius it stays like that
+    batch = Batch(batch.images, labels + (batch.index >= 40 - wrong), batch.index)
     seen = []
     model.register_forward_hook(lambda module, args, out: seen.append(len(out)))  # noqa: ARG005
     inner = parse_recipe("fat(patience=1)").slots.inner
-    inner.perturb(model, batch, moment, radius=radius, step=radius / 4, ball=LINF)
-    assert seen == [len(batch)] * 10
+    batch = Batch(batch.images, batch.labels % 4, batch.index)
+    inner.perturb(model, batch, moment, radius=0 * radius, step=0 * radius, ball=LINF)
+    assert seen == [40] * forwards

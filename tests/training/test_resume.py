@@ -48,7 +48,7 @@ class TestResume:
         if case.recipe.slots.head:
             pytest.skip("only built-in models have another head; test_laws.py has those")
         straight, forwards = forwards_of(own, lambda: go("straight", **options))
-        assert forwards % 4 == 0
+        assert forwards % 4 == 0 or case.recipe.slots.stop  # an attack that stops early
         resumed = self.interrupted_at_forward(go, own, 3 * forwards // 4 + 2, **options)
         assert_same_record(resumed, straight)
 

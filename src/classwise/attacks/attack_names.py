@@ -15,6 +15,7 @@ from classwise.attacks.search.engine import Search, only_asks
 from classwise.attacks.search.fab import Fab
 from classwise.attacks.search.square import Square
 from classwise.attacks.search.suite import Suite
+from classwise.attacks.smoothing import read_smoothed_pgd, read_smoothing
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.spelling import QUARTER, Call, Share, parse_call, split_outside_brackets
 
@@ -33,6 +34,10 @@ KNOWN_ATTACKS = {
     "deepfool": "across the nearest linearised boundary; options: eps, steps, targets, overshoot",
     "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing; options: eps",
     "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for random models; options: eps",
+    "smoothing": "the certified part of the model smoothed with Gaussian noise, L2 only; options: "
+    "eps, sigma, n, alpha, n0",
+    "smoothed-pgd-K": "PGD on the smoothed model, confirmed under fresh noise, L2 only; options: "
+    "eps, sigma, n, alpha, m, step",
     "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… is for all",
     "module:Transform": "an image transform of your own, also before an attack: module:Blur>pgd-20",
 }
@@ -118,11 +123,15 @@ def parse_attack(text: str) -> Named:
         traits = _traits(_FAMILIES.get(call.name, call.name), values.get("steps", 0), values, table)
         search = _MAKERS[call.name](name, **{k: v for k, v in values.items() if k != "eps"})
         return Named(Suite(name, traits, (search,)), eps)
-    match = re.fullmatch(r"(pgd|cw)-([1-9][0-9]{0,8})", call.name)
+    if call.name == "smoothing":
+        return Named(*read_smoothing(call))
+    match = re.fullmatch(r"(pgd|cw|smoothed-pgd)-([1-9][0-9]{0,8})", call.name)
     if call.name == "clean":
         raise ClasswiseError("clean is no attack; name it by itself, or leave it out here")
     if match is None:
-        raise unknown("attack", text, [*KNOWN_ATTACKS, "pgd-20", "cw-20"])
+        raise unknown("attack", text, [*KNOWN_ATTACKS, "pgd-20", "cw-20", "smoothed-pgd-20"])
+    if match[1] == "smoothed-pgd":
+        return Named(*read_smoothed_pgd(call, int(match[2])))
     return _pgd(call, match[1], int(match[2]))
 
 
@@ -193,9 +202,13 @@ def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
             )
         if isinstance(attack, Suite):
             found += attack.searches
-        else:
-            assert isinstance(attack, FixedSteps)
+        elif isinstance(attack, FixedSteps):
             found.append(attack.as_search())
+        else:
+            raise ClasswiseError(
+                f"{attack.name} is about the smoothed model and cannot stand in a suite, whose "
+                f"attacks are on the model itself; name it beside the suite"
+            )
     if len({search.name for search in found}) < len(found):
         raise ClasswiseError(f"an attack is named twice in suite({','.join(names)})")
     return tuple(found)

@@ -23,6 +23,10 @@ class Room:
     images: Images
     radius: PerSample
 
+    def rows(self, keep: Tensor) -> Room:
+        """The room of some of them."""
+        return Room(self.low[keep], self.high[keep], self.images[keep], self.radius[keep])
+
 
 class Ball(Protocol):
     """A norm, as all that an attack or an audit needs of it: nobody else asks for its name."""

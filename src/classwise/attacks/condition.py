@@ -20,7 +20,10 @@ from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch
 
-Kind: TypeAlias = Literal["clean", "attack", "shift", "shifted attack"]
+Kind: TypeAlias = Literal[
+    "clean", "attack", "shift", "shifted attack", "certificate", "shifted certificate"
+]
+CERTIFIED = "certified"  # the verdict of what proves that no attack succeeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Traits:
     strength: float = 0.0  # steps of an attack, severity of a shift; 0 where neither is stated
     options: str = ""  # what else sets it apart from others of its family, but for the radius
     weakened: bool = False  # some option makes it weaker than the plain attack
+    sigma: float = 0.0  # it is about the classifier smoothed with this noise; 0: the model itself
+    alpha: float = 0.0  # chance that a verdict on one sample is wrong; 0 where none is left to it
 
 
 class Attack(Protocol):
@@ -50,7 +55,7 @@ class Attack(Protocol):
 
     @property
     def verdict(self) -> str:
-        """`last`: fooled by the final iterate; `any`: fooled by some iterate."""
+        """`last`: fooled by the final iterate; `any`: by some; `certified`: proved by none."""
 
     @property
     def needs_gradient(self) -> bool:
@@ -108,6 +113,8 @@ class Condition:
     def kind(self) -> Kind:
         """What was done to the image."""
         if self.attack is not None:
+            if self.attack.verdict == CERTIFIED:
+                return "certificate" if self.shift is None else "shifted certificate"
             return "attack" if self.shift is None else "shifted attack"
         return "clean" if self.shift is None else "shift"
 

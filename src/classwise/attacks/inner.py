@@ -74,7 +74,7 @@ class InnerAttack:
         `finer` says of a sample that it takes n times as many steps, each 2/n as long (none where
         n is 1). `recalled` are offsets to begin from, NaN where the attack's own start begins.
         """
-        pace = _Pace.of(value_at(self.steps, moment.epoch, moment.epochs), step, finer)
+        pace = _Pace.of(self.steps_at(moment), step, finer)
         with batchnorm_mode(model, self.batchnorm):
             # without a step nobody asks for the loss, whose clean prediction costs a forward
             loss: AttackLoss = CrossEntropy(batch.labels)
@@ -101,9 +101,14 @@ class InnerAttack:
                         else None
                     ),
                     jitter=self._jitter(batch, moment, view),
+                    alone=self.batchnorm == "eval",
                 )
                 for view in self.views
             }
+
+    def steps_at(self, moment: Moment) -> int:
+        """T of an epoch."""
+        return value_at(self.steps, moment.epoch, moment.epochs)
 
     def _loss(
         self,
@@ -158,10 +163,11 @@ class _Jitter:
     moment: Moment
     view: View
 
-    def __call__(self, number: int) -> Tensor:
+    def __call__(self, number: int, rows: Tensor | None) -> Tensor:
         draws = self.moment.draws(f"{_purpose('jitter', self.view)} {number}")
-        images = self.batch.images
-        return self.size * draws.normal(self.batch.index, images.shape[1:], images.dtype)
+        images, index = self.batch.images, self.batch.index
+        whose = index if rows is None else index[rows]
+        return self.size * draws.normal(whose, images.shape[1:], images.dtype)
 
 
 def starting_images(

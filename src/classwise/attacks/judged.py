@@ -23,7 +23,8 @@ class Judged:
     """The verdict on every sample of a batch, in batch order.
 
     `predicted` equals the label if and only if the sample stands; a fallen one has the class that
-    the model, asked once more, gives to its adversarial image.
+    the model, asked once more, gives to its adversarial image. A certificate that names no class at
+    its radius has the number K, one more than any class.
     """
 
     predicted: Labels
@@ -33,3 +34,4 @@ class Judged:
     attacks: tuple[str, ...]  # `clean` is an attack here: it breaks what was wrong all along
     images: Images  # where the verdict was found
     losses: Mapping[str, PerSample] = field(default_factory=dict)  # where an attack measures some
+    certified_radius: PerSample | None = None  # how far the label is proved to stay, if at all

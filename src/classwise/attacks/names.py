@@ -11,6 +11,7 @@ from classwise.attacks.condition import Attack, Condition, Traits
 from classwise.attacks.options import read_options
 from classwise.attacks.other_libraries import Foreign
 from classwise.attacks.shift import OwnTransform, is_transform, spelled
+from classwise.attacks.smoothing import check_ball
 from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, unknown
 from classwise.models import import_object
@@ -37,12 +38,12 @@ def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = Fal
             single = isinstance(shift, OwnTransform)
             return Condition(shift, None, None, seed) if single else _under(shift, threat, seed)  # type: ignore[arg-type]
         attack, eps = parse_attack(rest[0].strip())
-        return Condition(shift, attack, _threat(threat, eps), seed)  # type: ignore[arg-type]
+        return Condition(shift, attack, _threat(threat, attack, eps), seed)  # type: ignore[arg-type]
     if call.partition("(")[0].strip() == "clean":
         read_options(parse_call(call), {})
         return Condition()
     attack, eps = parse_attack(call)
-    return Condition(None, attack, _threat(threat, eps), seed)
+    return Condition(None, attack, _threat(threat, attack, eps), seed)
 
 
 def parse_conditions(
@@ -87,7 +88,8 @@ def traits_named(name: str) -> tuple[str, Traits]:
     if name == "clean":
         return "clean", Traits("clean")
     try:
-        return "attack", parse_attack(name).attack.traits
+        attack = parse_attack(name).attack
+        return Condition(None, attack).kind, attack.traits
     except ClasswiseError:
         return "attack", Traits("other")
 
@@ -137,6 +139,9 @@ def _under(attack: Attack, threat: Threat, seed: int) -> Condition:
     return Condition(None, attack, threat, seed)
 
 
-def _threat(threat: Threat, eps: float | None) -> Threat:
+def _threat(threat: Threat, attack: Attack, eps: float | None) -> Threat:
     """The threat of all, or the one of an attack that states its radius."""
-    return threat if eps is None else Threat(threat.ball, parse_eps(eps, threat.ball.too_wide))
+    if eps is not None:
+        threat = Threat(threat.ball, parse_eps(eps, threat.ball.too_wide))
+    check_ball(attack, threat)
+    return threat

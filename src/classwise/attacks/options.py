@@ -16,17 +16,20 @@ from classwise.spelling import Call, Share, parse_eps
 class Option:
     """One option: its default, and what else it may be.
 
-    Words are allowed as they are, whole numbers from `least`, other numbers strictly between
-    `above` and `below`, with `share` also a share of eps. A `radius` is any that some norm allows.
+    Words are allowed as they are, whole numbers from `least` to `most`, other numbers strictly
+    between `above` and `below`, with `share` also a share of eps. A `radius` is any that some norm
+    allows. Numbers that are `plain` are no grey levels, and not written as such.
     """
 
     default: Any
     words: Sequence[str] = ()
     least: int | None = None
+    most: int = LARGEST_NUMBER
     above: float | None = None
     below: float = 1.0
     share: bool = False
     radius: bool = False
+    plain: bool = False
 
     def read(self, value: Any, where: str) -> Any:
         """Check a value, or say what would be allowed."""
@@ -40,17 +43,19 @@ class Option:
         if isinstance(value, str) and value in self.words:
             return value
         whole = number and (isinstance(value, int) or value.is_integer())
-        if whole and self.least is not None and self.least <= value <= LARGEST_NUMBER:
+        if whole and self.least is not None and self.least <= value <= self.most:
             return int(value)
         if number and self.above is not None and self.above < value < self.below:
-            return value
+            return float(value) if self.plain else value
         if isinstance(value, str) and self.words and self.least is None:
             raise unknown(where, value, self.words)
         allowed = list(self.words)
         if self.least is not None:
-            allowed.append(f"a whole number from {self.least} on")
+            end = "on" if self.most == LARGEST_NUMBER else f"to {self.most}"
+            allowed.append(f"a whole number from {self.least} {end}")
         if self.above is not None:
-            allowed.append(f"a number between {self.above:g} and {self.below:g}, such as 2/255")
+            some = f"{self.default:g}" if self.plain else "2/255"
+            allowed.append(f"a number between {self.above:g} and {self.below:g}, such as {some}")
         if self.share:
             allowed.append("a share of the radius, such as eps/4")
         raise ClasswiseError(f"{where} is {value!r}; give {' or '.join(allowed)}")
@@ -86,7 +91,7 @@ def canonical(name: str, values: Mapping[str, Any], table: Mapping[str, Option])
 def said_options(values: Mapping[str, Any], table: Mapping[str, Option]) -> dict[str, str]:
     """Options that are not the default, as they are written, in the table's order."""
     return {
-        option: _written(values[option])
+        option: _plain(values[option]) if table[option].plain else _written(values[option])
         for option in table
         if values[option] != table[option].default
     }
@@ -97,3 +102,7 @@ def _written(value: Any) -> str:
         levels = value * 255
         return f"{round(levels)}/255" if abs(levels - round(levels)) < 1e-9 else repr(value)
     return str(value)
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

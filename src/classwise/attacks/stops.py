@@ -15,6 +15,7 @@ class Verdict(NamedTuple):
 
     moving: Tensor  # take this update
     rewound: Tensor | None = None  # go back to the iterate before this one
+    ended: Tensor | None = None  # after this update nothing will happen any more; None: who knows
 
 
 class StopWatch(Protocol):
@@ -23,9 +24,12 @@ class StopWatch(Protocol):
     def __call__(self, logits: Logits) -> Verdict:
         """Inspect the current iterates."""
 
+    def rows(self, keep: Tensor) -> StopWatch:
+        """Go on with the samples in `keep`; asked only of a rule that says who has ended."""
+
 
 class StopRule(Protocol):
-    """A rule that may end a sample's attack early. It masks updates and never drops samples."""
+    """A rule that may end a sample's attack early. It masks updates; the attack drops samples."""
 
     def watch(self, labels: Labels, epoch: int, epochs: int) -> StopWatch:
         """Begin to watch one batch."""
@@ -51,7 +55,13 @@ class PatientWatch:
         wrong = _wrong(logits, self.labels)
         self.moving = self.moving & ~(wrong & (self.lives == 0))
         self.lives = self.lives - (wrong & self.moving).long()
-        return Verdict(self.moving)
+        return Verdict(self.moving, ended=~self.moving)
+
+    def rows(self, keep: Tensor) -> PatientWatch:
+        """Go on with some samples."""
+        found = PatientWatch(self.labels[keep], 0)
+        found.lives, found.moving = self.lives[keep], self.moving[keep]
+        return found
 
 
 class CountingWatch:
@@ -74,7 +84,13 @@ class CountingWatch:
         """Look at the lives before this error is counted."""
         moving = self.lives > 0
         self.lives = self.lives - (_wrong(logits, self.labels) & moving).long()
-        return Verdict(moving)
+        return Verdict(moving, ended=self.lives <= 0)
+
+    def rows(self, keep: Tensor) -> CountingWatch:
+        """Go on with some samples."""
+        found = CountingWatch(self.labels[keep], 0)
+        found.lives = self.lives[keep]
+        return found
 
 
 class LastCorrectWatch:
@@ -92,7 +108,13 @@ class LastCorrectWatch:
         """Rewind what has just become wrong."""
         caught = _wrong(logits, self.labels) & self.moving
         self.moving = self.moving & ~caught
-        return Verdict(self.moving, rewound=caught)
+        return Verdict(self.moving, rewound=caught, ended=~self.moving)
+
+    def rows(self, keep: Tensor) -> LastCorrectWatch:
+        """Go on with some samples."""
+        found = LastCorrectWatch(self.labels[keep])
+        found.moving = self.moving[keep]
+        return found
 
 
 class LimitedWatch:
@@ -111,11 +133,21 @@ class LimitedWatch:
         """Freeze what has had its steps."""
         left = self.taken < self.steps
         self.taken += 1
+        over = self.taken >= self.steps
         if self.inside is None:
-            return Verdict(left)
+            return Verdict(left, ended=over)
         verdict = self.inside(logits)
         rewound = None if verdict.rewound is None else verdict.rewound & left
-        return Verdict(verdict.moving & left, rewound)
+        ended = None if verdict.ended is None else verdict.ended | over
+        return Verdict(verdict.moving & left, rewound, ended)
+
+    def rows(self, keep: Tensor) -> LimitedWatch:
+        """Go on with some samples."""
+        found = LimitedWatch(
+            self.steps[keep], None if self.inside is None else self.inside.rows(keep)
+        )
+        found.taken = self.taken
+        return found
 
 
 def _wrong(logits: Logits, labels: Labels) -> Tensor:

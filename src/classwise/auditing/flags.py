@@ -79,7 +79,7 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
     Of two attacks on the same images the stronger one should break no fewer: gradients no fewer
     than random search, many steps no fewer than few, a larger radius no fewer than a smaller one.
     """
-    flags: list[Flag] = []
+    flags: list[Flag] = _broken_certificates(found, class_names)
     idle: set[str] = set()  # conditions for which one flag of that kind is enough
     for weak in found:
         for strong in found:
@@ -110,6 +110,33 @@ def check_records(found: Sequence[Predictions], class_names: Sequence[str]) -> l
                     _certain(last, np.zeros_like(last), one.label, class_names),
                 )
             )
+    return flags
+
+
+def _broken_certificates(found: Sequence[Predictions], class_names: Sequence[str]) -> list[Flag]:
+    """Flags where an attack changed the class of images inside the radius that is certified.
+
+    Either verdict on an image may be wrong with its chance α, so that both contradict each other
+    with a chance of at most α + α′.
+    """
+    flags = []
+    for proof in (one for one in found if one.kind == "certificate"):
+        for attack in (one for one in found if one.kind == "attack" and one.sigma == proof.sigma):
+            both, here, there = np.intersect1d(proof.sample, attack.sample, return_indices=True)
+            assert proof.certified_radius is not None
+            reach, inside = proof.certified_radius[here], attack.radius[there]
+            broken = (reach > 0) & (reach >= inside) & ~attack.correct[there]
+            chance = min(1.0, proof.alpha + attack.alpha)
+            if len(both) and stats.binom.sf(broken.sum() - 1, len(both), chance) <= SURE:
+                words = (
+                    f"{attack.condition} breaks {broken.sum()} of {len(both)} images inside the "
+                    f"radius that {proof.condition} certifies, more than chance allows; the model "
+                    "answers differently in one of them, or an evaluation is broken"
+                )
+                label = np.unique(proof.label[here][broken])
+                flags.append(
+                    Flag("certificate-broken", words, tuple(class_names[int(k)] for k in label))
+                )
     return flags
 
 

@@ -8,13 +8,14 @@ from time import monotonic
 from typing import Protocol
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from classwise.attacks.condition import Condition
 from classwise.auditing.plan import Plan
 from classwise.data.view import Whole
 from classwise.record.record import Record
-from classwise.record.rows import Predictions, Verdicts
+from classwise.record.rows import Predictions, Verdicts, certified_at, select
 from classwise.record.shelf import Shelf
 
 LOST = 60.0  # seconds of work that a kill may cost, give or take the unevenness of images
@@ -101,6 +102,7 @@ def _complete(
     wanted = plan.data.numbers
     shelf = Shelf(None, None) if record is None else record.shelf(condition)
     if record is not None:
+        _derive(plan, condition, record)
         record.claim(condition, wanted)
     todo = np.flatnonzero(~shelf.has(wanted, pictured=plan.with_images))
     done = len(wanted) - len(todo)
@@ -124,6 +126,26 @@ def _complete(
         done += len(rows)
         listener.advance(len(rows))
     return shelf.rows(wanted)
+
+
+def _derive(plan: Plan, condition: Condition, record: Record) -> None:
+    """Write down what a certificate at another radius says at this one, without the model."""
+    if condition.kind != "certificate" or condition.threat is None:
+        return
+    shelf, traits = record.shelf(condition), condition.traits
+    for known in record.everything():
+        same = (known.kind, known.seed, known.family, known.options) == (
+            *(condition.kind, condition.seed, traits.family, traits.options),
+        )
+        if same and (known.sigma, known.alpha) == (traits.sigma, traits.alpha):
+            missing = np.flatnonzero(
+                ~shelf.has(known.sample) & np.isin(known.sample, plan.data.numbers)
+            )
+            rows = select(known, missing)
+            radius = condition.threat.at(torch.from_numpy(rows.sample)).numpy()
+            if len(missing):
+                found = certified_at(rows, radius, condition.name, plan.subject.num_classes)
+                record.append(condition, found)
 
 
 def _pools(plan: Plan, todo: Whole) -> Iterator[Whole]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ class ClassCounts:
     confusion: ClassByClass  # int64
     probability: ClassByClass | None = None  # summed softmax; only where some policy asks
     losses: Mapping[str, PerClass] = field(default_factory=dict)  # summed, per named term
+    unanswered: PerClass | None = None  # samples that were called no class; None: there are none
 
     @classmethod
     def of(
@@ -56,6 +57,29 @@ class ClassCounts:
         return cls(cells.view(num_classes, num_classes), probability, sums)
 
     @classmethod
+    def of_verdicts(
+        cls,
+        labels: Labels,
+        predicted: Labels,
+        *,
+        num_classes: int,
+        losses: Mapping[str, PerSample] | None = None,
+    ) -> ClassCounts:
+        """Count verdicts; the class number K, which a certificate may give, is no class.
+
+        >>> one = torch.tensor([0, 0, 1])
+        >>> ClassCounts.of_verdicts(one, torch.tensor([0, 2, 1]), num_classes=2).accuracy.tolist()
+        [0.5, 1.0]
+        """
+        answered = predicted < num_classes
+        if bool(answered.all()):
+            return cls.of(labels, predicted, num_classes=num_classes, losses=losses)
+        sums = cls.of(labels, labels, num_classes=num_classes, losses=losses).losses
+        counts = cls.of(labels[answered], predicted[answered], num_classes=num_classes)
+        none = torch.bincount(labels[~answered], minlength=num_classes)
+        return replace(counts, losses=sums, unanswered=none)
+
+    @classmethod
     def of_logits(cls, labels: Labels, logits: Logits, details: frozenset[str]) -> ClassCounts:
         """Count a batch of logits, with the summed softmax or label losses where asked for."""
         logits = logits.detach()
@@ -76,6 +100,7 @@ class ClassCounts:
             self.confusion + other.confusion,
             self.probability + other.probability if both else None,  # type: ignore[operator]
             {n: self.losses[n] + other.losses[n] for n in self.losses if n in other.losses},
+            _sum(self.unanswered, other.unanswered),
         )
 
     def to(self, device: torch.device | str) -> ClassCounts:
@@ -84,12 +109,14 @@ class ClassCounts:
             self.confusion.to(device),
             None if self.probability is None else self.probability.to(device),
             {name: value.to(device) for name, value in self.losses.items()},
+            None if self.unanswered is None else self.unanswered.to(device),
         )
 
     @property
     def sizes(self) -> PerClass:
         """n_k, samples of each class."""
-        return self.confusion.sum(dim=1)
+        called = self.confusion.sum(dim=1)
+        return called if self.unanswered is None else called + self.unanswered
 
     @property
     def present(self) -> Tensor:
@@ -104,7 +131,7 @@ class ClassCounts:
     @property
     def overall(self) -> float:
         """Share of all samples that are right; nan where there are none."""
-        total = int(self.confusion.sum())
+        total = int(self.sizes.sum())
         return int(self.confusion.trace()) / total if total else float("nan")
 
     @property
@@ -132,15 +159,15 @@ class ClassCounts:
 
     @property
     def false_positive_share(self) -> PerClass:
-        """C_FPS(j): of all mistakes, the share that was called class `j`."""
+        """C_FPS(j): of all mistakes that were called a class, the share that was called `j`."""
         mistakes = self.confusion.sum(dim=0) - self.confusion.diagonal()
         return mistakes.double() / mistakes.sum().clamp(min=1)
 
     @property
     def one_vs_rest_accuracy(self) -> PerClass:
         """C_acc(j) = (TP + TN) / N: right about "is it `j`?"; not the class accuracy."""
-        total, hits = self.confusion.sum(), self.confusion.diagonal()
-        wrong = self.confusion.sum(dim=0) + self.confusion.sum(dim=1) - 2 * hits
+        sizes, hits = self.sizes, self.confusion.diagonal()
+        total, wrong = sizes.sum(), self.confusion.sum(dim=0) + sizes - 2 * hits
         return (total - wrong).double() / total.clamp(min=1)
 
 
@@ -148,3 +175,7 @@ def class_sums(labels: Labels, values: PerSample, num_classes: int) -> PerClass:
     """Sum of a value over the samples of each class, in float64."""
     sums = torch.zeros(num_classes, dtype=torch.float64, device=labels.device)
     return sums.index_add_(0, labels, values.detach().double())
+
+
+def _sum(one: PerClass | None, other: PerClass | None) -> PerClass | None:
+    return one if other is None else other if one is None else one + other

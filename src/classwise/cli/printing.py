@@ -76,6 +76,7 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     """Print all audits; those that stopped early by what they may say, without averages."""
     from classwise.judging.groups import CLASS
     from classwise.judging.showing import own_groupings
+    from classwise.report.brackets import bracket_tables
     from classwise.report.classes import class_table, titles
     from classwise.report.partial import partial_table
     from classwise.report.summary import remarks
@@ -100,6 +101,8 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
             out.print(
                 class_table(audit, title, everything=everything, command=command, grouping=grouping)
             )
+        for table in bracket_tables(audit, title, everything=everything, command=command):
+            out.print(table)
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
     for line in remarks(audits):
         if not any(line.endswith(words) for words in answered):

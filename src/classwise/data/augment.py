@@ -90,8 +90,28 @@ class CropFlip:
         return Allowed(side).reach if self.pad is None else self.pad
 
 
-def fit_augment(augment: Transform | None, allowed: Allowed) -> Transform:
-    """The transform a recipe asks for, fitted to the data; crop and flip where it asks for none."""
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """Another transform, and then Gaussian noise on every value; it is not clipped to [0, 1]."""
+
+    inside: Transform
+    sigma: float
+
+    def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
+        """Transform a whole batch; the noise is another one in every epoch."""
+        moved = self.inside(images, index, seed, epoch)
+        noise = Draws(seed, "noise", epoch).gaussian(index, moved.shape[1:], moved.dtype)
+        return moved + self.sigma * noise
+
+
+def fit_augment(
+    augment: Transform | None, allowed: Allowed, noise: float | None = None
+) -> Transform:
+    """The transform a recipe asks for, fitted to the data; crop and flip where it asks for none.
+
+    `noise` is the standard deviation of what is added afterwards.
+    """
     if augment is None:
         augment = CropFlip()
-    return augment.for_data(allowed) if isinstance(augment, Fitting) else augment
+    fitted = augment.for_data(allowed) if isinstance(augment, Fitting) else augment
+    return fitted if noise is None else Noisy(fitted, noise)

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from classwise.attacks.condition import CERTIFIED
 from classwise.auditing.sequential import PartialAudit
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.judging.group_files import count_groups, kept_groupings
 from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.judging.smoothed import Drawn
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
 from classwise.record.remarks import read_note, read_remarks
 from classwise.record.shards import open_table, read_abouts
@@ -79,29 +81,21 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     abouts = {_key(one): said.get((one["model_hash"], one["data_hash"]), about) for one in facts}
     with open_table(ledger_folder(folder)) as base:
         cells = base.execute(
-            "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*)"
+            "SELECT weights, split, model_hash, data_hash, attack_key, label, predicted, count(*),"
+            " count(certified_radius), count(*) FILTER (certified_radius = 0)"
             " FROM rows GROUP BY ALL"
         ).fetchall()
         tallies = count_groups(base, kept_groupings(folder))
-    tables = {}
-    for key, own in abouts.items():
-        count = len(own["data"]["class_names"])
-        tables[key] = torch.zeros(count, count, dtype=torch.int64)
-    for *where, label, predicted, count in sorted(cells, key=lambda cell: -max(cell[5:7])):
-        table = tables[tuple(where)]
-        if max(label, predicted) >= len(table):
-            raise ClasswiseError(
-                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
-                f"{len(table)} classes; its run.json belongs to other data"
-            )
-        table[label, predicted] = count
+    counted = _counted(folder, cells, {k: len(o["data"]["class_names"]) for k, o in abouts.items()})
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
     for one in facts:
         data = abouts[_key(one)]["data"]
+        counts, abstained = counted[_key(one)]
+        certifies = one["verdict"] == CERTIFIED
         groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
         report = ConditionReport(
             one["condition"],
-            ClassCounts(tables[_key(one)]),
+            counts,
             tuple(data["class_names"]),
             *groups_of,
             eps=one["radius"],
@@ -111,6 +105,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             norm=one["norm"],
             verdict=one["verdict"],
             unfinished=read_note(folder, one),
+            drawn=Drawn(one["sigma"], one["alpha"], abstained if certifies else ()),
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
@@ -121,6 +116,37 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
         recipe = abouts[_key(found[0][0])]["recipe_name"]
         audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
     return audits
+
+
+def _counted(
+    folder: Path, cells: Sequence[tuple[Any, ...]], classes: Mapping[tuple[str, ...], int]
+) -> dict[tuple[str, ...], tuple[ClassCounts, tuple[int, ...]]]:
+    """Counts of every audit, and of how many images of each class nothing is certified.
+
+    A certificate that names no class has the number K, one more than any class.
+    """
+    tables = {k: torch.zeros(count, count + 1, dtype=torch.int64) for k, count in classes.items()}
+    nothing: dict[tuple[str, ...], dict[int, int]] = {key: {} for key in classes}
+    for *where, label, predicted, count, certificates, silent in sorted(
+        cells, key=lambda cell: -max(cell[5:7])
+    ):
+        table, named = tables[tuple(where)], classes[tuple(where)]
+        none = predicted == named and certificates == count
+        if label >= named or (predicted >= named and not none):
+            raise ClasswiseError(
+                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
+                f"{named} classes; its run.json belongs to other data"
+            )
+        table[label, predicted] = count
+        if none:
+            nothing[tuple(where)][label] = silent
+    return {
+        key: (
+            ClassCounts(table[:, :-1].contiguous(), unanswered=table[:, -1]),
+            tuple(nothing[key].get(k, 0) for k in range(len(table))),
+        )
+        for key, table in tables.items()
+    }
 
 
 def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> ClassReport:

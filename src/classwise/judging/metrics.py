@@ -17,6 +17,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.judging import showing
 from classwise.judging.groups import CLASS, named, of_classes
 from classwise.judging.rates import GroupReport, Intervals, RatedGroups, Tail, Tally
+from classwise.judging.smoothed import Bracket, Drawn, brackets
 from classwise.record.remarks import said_of
 from classwise.statistics.worst_class import ExpectedWorst, worst_class_warning
 
@@ -40,13 +41,14 @@ class ConditionReport(RatedGroups):
     verdict: str = ""
     unfinished: str = ""  # what is missing, where images were chosen by what was seen of others
     groups: Mapping[str, Tally] = field(default_factory=dict)  # of the user's own groupings
-    kind: str = ""  # clean, attack, shift or shifted attack
+    kind: str = ""  # clean, attack, shift, shifted attack or certificate
     split_sizes: tuple[int, ...] | None = None  # of the classes in the whole that images are from
+    drawn: Drawn = field(default_factory=Drawn)  # what verdicts on a smoothed model rest on
 
     def __post_init__(self) -> None:
         if not self.kind:
             object.__setattr__(self, "kind", traits_named(self.condition)[0])
-        if not int(self.counts.confusion.sum()):
+        if not int(self.counts.sizes.sum()):
             raise ClasswiseError(
                 f"{self.condition}: no samples at all, so there is nothing to report"
             )
@@ -259,6 +261,11 @@ class ClassReport(Mapping[str, ConditionReport]):
         return {key: report.ratio() for key, report in self.items()}
 
     @property
+    def brackets(self) -> list[Bracket]:
+        """Certified and attacked share of each class, where a smoothed classifier has both."""
+        return brackets(self)
+
+    @property
     def remarks(self) -> list[str]:
         """What a reader must know before believing the numbers: flags, and what is missing."""
         return said_of(self.about)
@@ -286,6 +293,6 @@ def count_predictions(
     labels: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], num_classes: int
 ) -> ClassCounts:
     """Class counts from stored predictions."""
-    return ClassCounts.of(
+    return ClassCounts.of_verdicts(
         torch.from_numpy(labels), torch.from_numpy(predicted), num_classes=num_classes
     )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from classwise.data.view import View
 from classwise.judging.groups import Grouping, tallies
 from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
+from classwise.judging.smoothed import Drawn
 from classwise.record.rows import Predictions
 
 
@@ -32,6 +35,7 @@ def class_report(
             norm=one.norm,
             verdict=one.verdict,
             unfinished=unfinished,
+            drawn=_drawn(one, len(data.class_names)),
         )
         for one in found
     ]
@@ -43,3 +47,12 @@ def class_report(
         "verdict": ", ".join(dict.fromkeys(one.verdict for one in attacked)),
     }
     return ClassReport(conditions, about)
+
+
+def _drawn(found: Predictions, num_classes: int) -> Drawn:
+    """What the verdicts rest on, and how many images of each class nothing is certified of."""
+    if found.certified_radius is None:
+        return Drawn(found.sigma, found.alpha)
+    none = (found.predicted == num_classes) & (found.certified_radius == 0)
+    abstained = np.bincount(found.label[none], minlength=num_classes)
+    return Drawn(found.sigma, found.alpha, tuple(abstained.tolist()))

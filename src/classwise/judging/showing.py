@@ -115,7 +115,8 @@ def as_dict(report: ClassReport) -> dict[str, Any]:
             about["groups"] = {name: class_records(one, name) for name in one.groups}
         conditions.append(about)
     about = {key: _plain(value) for key, value in report.about.items()}
-    return {"about": about, "conditions": conditions}
+    both = [one.as_dict() for one in report.brackets]
+    return {"about": about, "conditions": conditions, **({"brackets": both} if both else {})}
 
 
 def as_frame(report: ClassReport, grouping: str = CLASS) -> Any:

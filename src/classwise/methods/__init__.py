@@ -38,6 +38,7 @@ _TABLE = (
     "wu2020_awp:AWP",
     "crop:Crop",
     "li2023_idbh:Idbh",
+    "cohen2019_noise:Noise",
     "averages:EMA",
     "wei2023_cfa:FAWA",
     "averages:SWA",

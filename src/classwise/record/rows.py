@@ -85,6 +85,7 @@ class Predictions:
     condition: str = for_all("VARCHAR", lambda v: v.condition.name)
     sample: npt.NDArray[np.int64] = per_sample("BIGINT", lambda v: v.batch.index)
     label: npt.NDArray[np.int64] = per_sample("INTEGER", lambda v: v.batch.labels)
+    # K where a certificate names no class
     predicted: npt.NDArray[np.int64] = per_sample("INTEGER", lambda v: v.judged.predicted)
     # true logit minus the best other
     logit_gap: npt.NDArray[np.float32] = per_sample("FLOAT", lambda v: v.judged.logit_gap)
@@ -96,14 +97,22 @@ class Predictions:
     broken_by: npt.NDArray[np.object_] = per_sample("VARCHAR", lambda v: v.broken_by)
     norm: str = for_all("VARCHAR", lambda v: v.condition.norm, default="Linf")
     seed: int = for_all("BIGINT", lambda v: v.condition.seed, 0, default=0)
-    # `last`: judged at the final iterate, as the papers do
+    # `last`: judged at the final iterate, as the papers do; `certified`: no attack can succeed
     verdict: str = for_all("VARCHAR", lambda v: v.condition.verdict, default="last")
-    # clean, attack, shift or shifted attack; what follows is of use only together with it
+    # clean, attack, shift, shifted attack or certificate; what follows is of use together with it
     kind: str = for_all("VARCHAR", lambda v: v.condition.kind, "", default="")
     family: str = for_all("VARCHAR", lambda v: v.condition.traits.family, "", default="")
     strength: float = for_all("DOUBLE", lambda v: v.condition.traits.strength, 0.0, default=0.0)
     options: str = for_all("VARCHAR", lambda v: v.condition.traits.options, "", default="")
     weakened: bool = for_all("BOOLEAN", lambda v: v.condition.traits.weakened, False, default=False)
+    # of the noise that the judged classifier is smoothed with; 0 for the model itself
+    sigma: float = for_all("DOUBLE", lambda v: v.condition.traits.sigma, 0.0, default=0.0)
+    # chance that the verdict on one sample is wrong; 0 where it does not rest on draws
+    alpha: float = for_all("DOUBLE", lambda v: v.condition.traits.alpha, 0.0, default=0.0)
+    # how far the label is certified, whatever the radius of this audit; 0 where it is not at all
+    certified_radius: npt.NDArray[np.float64] | None = per_sample(
+        "DOUBLE", lambda v: v.judged.certified_radius, default=None
+    )
     # adversarial images as bytes, for those who want them back
     image: npt.NDArray[np.object_] | None = per_sample("BLOB", lambda v: v.image, default=None)
     losses: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # never written
@@ -111,7 +120,7 @@ class Predictions:
     def __post_init__(self) -> None:
         if not self.kind:  # from a file of an older version, or made by hand
             kind, traits = traits_named(self.condition)
-            for name in ("family", "strength", "options", "weakened"):
+            for name in ("family", "strength", "options", "weakened", "sigma", "alpha"):
                 object.__setattr__(self, name, getattr(traits, name))
             object.__setattr__(self, "kind", kind)
 
@@ -183,6 +192,27 @@ def in_order_of(samples: npt.NDArray[np.int64], found: Predictions) -> Predictio
     order = np.argsort(found.sample, kind="stable")
     place = np.searchsorted(found.sample[order], samples)
     return select(found, order[place])
+
+
+def certified_at(
+    found: Predictions, radius: npt.ArrayLike, name: str, num_classes: int
+) -> Predictions:
+    """What a certificate says at another radius, as rows of the condition `name`.
+
+    No model is asked: how far each label is certified is in the rows.
+    """
+    if found.certified_radius is None:
+        raise ClasswiseError(f"{found.condition} certifies nothing; only smoothing does")
+    reached = np.broadcast_to(np.asarray(radius, float), found.label.shape)
+    stands = (found.certified_radius > 0) & (found.certified_radius >= reached)
+    other = (found.predicted != found.label) & (found.predicted < num_classes)
+    return replace(
+        found,
+        condition=name,
+        predicted=np.where(stands, found.label, np.where(other, found.predicted, num_classes)),
+        radius=reached.copy(),
+        broken_by=np.array([name, None], dtype=object)[stands.astype(int)],
+    )
 
 
 def read_back(found: Mapping[str, Any]) -> Predictions:

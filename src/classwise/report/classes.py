@@ -25,6 +25,7 @@ from classwise.judging.showing import (
     sizes_words,
     worst_words,
 )
+from classwise.judging.smoothed import chance_words
 from classwise.report.escaping import csv_cell, latex_text, markdown_text
 from classwise.report.summary import MISSING, weights_label
 from classwise.spelling import one_line, spell_eps
@@ -32,6 +33,7 @@ from classwise.spelling import one_line, spell_eps
 COLUMNS = (
     *("run", "recipe", "weights", "split", "class", "condition", "eps", "norm", "verdict"),
     *("n", "hits", "accuracy", "low", "high", "worst_low", "worst_high", "remarks"),
+    *("sigma", "alpha", "robust_low", "robust_high"),  # of a smoothed model, else empty
 )
 
 
@@ -169,15 +171,28 @@ def _long(audit: AuditedWeights, grouping: str) -> Iterator[dict[str, Any]]:
         "split": audit.split,
         "remarks": "; ".join(audit.report.remarks),
     }
+    bounds = _bounds(audit) if grouping == CLASS else {}
     for one in audit.report.values():
         done = condition_facts(one)
         done["eps"] = "" if one.eps is None else spell_eps(one.eps)
+        done |= {"sigma": one.drawn.sigma or None, "alpha": one.drawn.alpha or None}
         found = one.by(grouping)
-        for record in class_records(one, grouping):
+        for k, record in enumerate(class_records(one, grouping)):
             row = {**facts, **done, **record}
+            if one.condition in bounds and record["accuracy"] is not None:
+                row["robust_low"], row["robust_high"] = bounds[one.condition][k]
             if record["accuracy"] is not None and record["accuracy"] == found.worst:
                 row["worst_low"], row["worst_high"] = found.worst_interval
             yield {key: _digits(value) for key, value in row.items()}
+
+
+def _bounds(audit: AuditedWeights) -> dict[str, list[tuple[float, float]]]:
+    """Where the robust accuracy of each class of a smoothed model lies, by its attack."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in audit.report.brackets:
+        low, high = (end.tolist() for end in one.ends)
+        found.setdefault(one.attacked.condition, list(zip(low, high, strict=True)))
+    return found
 
 
 def _digits(value: Any) -> Any:
@@ -209,4 +224,5 @@ def _captions(audit: AuditedWeights, grouping: str) -> list[str]:
         f"Accuracy in per cent with its 95 % Wilson interval, worst {noun} first.",
         f"The truly worst {noun} lies in (95 %): {'; '.join(spans)}.",
         *group_notes(audit.report, grouping),
+        *chance_words(audit.report),
     ]

@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
+from classwise.report.brackets import HEADS, page_brackets
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
 from classwise.report.seeds import seed_rows
@@ -71,6 +72,8 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         facts=_facts(runs, audits),
         captions=captions(audits),
         noise=_noise(audits),
+        brackets=page_brackets(audits),
+        bracket_heads=HEADS,
         warning=worst_class_warning(rows),
         remarks=remarks(audits),
         runs=[_run_facts(run) for run in runs],

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classwise.judging.audits import AuditedWeights
+from classwise.report.brackets import latex_brackets, markdown_brackets
 from classwise.report.classes import (
     csv_groups,
     csv_table,
@@ -101,7 +102,9 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     below = [*captions(audits), worst_class_warning(rows), *remarks(audits)]
     lines += ["", *(f"{markdown_text(line)}  " for line in below if line), ""]
-    return "\n".join([*lines, markdown_classes(audits)])
+    return (
+        "\n".join([*lines, markdown_classes(audits), markdown_brackets(audits)]).rstrip("\n") + "\n"
+    )
 
 
 def latex_table(audits: Sequence[AuditedWeights]) -> str:
@@ -135,4 +138,4 @@ def latex_table(audits: Sequence[AuditedWeights]) -> str:
                 cells.append(latex_text(number) + (words if names else ""))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n\n" + latex_classes(audits)
+    return "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_brackets(audits)

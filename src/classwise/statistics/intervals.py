@@ -51,6 +51,15 @@ def exact(hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95) -> t
     return _lower(h, n, tail), _upper(h, n, tail)
 
 
+def lower_bound(hits: npt.ArrayLike, samples: npt.ArrayLike, tail: float) -> Rates:
+    """Exact one-sided lower bound of each rate: P(X ≥ h; n, low) = tail.
+
+    >>> lower_bound([10, 0], [10, 10], 0.001).round(4).tolist()
+    [0.5012, 0.0]
+    """
+    return _lower(*_counts(hits, samples, 1 - tail), np.float64(tail))
+
+
 def simultaneous(
     hits: npt.ArrayLike, samples: npt.ArrayLike, level: float = 0.95, *, overlapping: bool = False
 ) -> tuple[Rates, Rates]:

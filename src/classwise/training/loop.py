@@ -130,7 +130,7 @@ class Trainer:
             self.optimiser,
             self.slots,
             config,
-            fit_augment(self.slots.augment, data.allowed),
+            fit_augment(self.slots.augment, data.allowed, self.slots.noise),
             ball,
             self.teacher,
             self.num_classes,

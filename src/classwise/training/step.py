@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,11 +12,12 @@ from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
 from classwise.attacks.carried import CARRIED, Memory, Visit
-from classwise.attacks.inner import Moment
+from classwise.attacks.inner import InnerAttack, Moment
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
+from classwise.models.twin import Following
 from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
 from classwise.slots import Slots
 from classwise.stages import epoch_of
@@ -36,6 +38,10 @@ class Step:
     teacher: nn.Module | None
     num_classes: int
     device: torch.device
+
+    @cached_property
+    def _twin(self) -> Following:
+        return Following(self.model)
 
     def __call__(
         self,
@@ -122,13 +128,14 @@ class Step:
         self, visit: Visit, rows: ClassSettings, carried: Memory, teacher: Logits | None
     ) -> dict[str, Images]:
         """The clean images, and what the recipe's attack makes of them, if it has one."""
-        views, carry = {"clean": visit.batch.images}, self.slots.carry
-        if self.slots.inner is None:
+        views, carry, inner = {"clean": visit.batch.images}, self.slots.carry, self.slots.inner
+        if inner is None:
             return views
         tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
+        asked = self._asked(inner, visit)
         with self._precision():
-            views |= self.slots.inner.perturb(
-                self.model,
+            views |= inner.perturb(
+                asked,
                 visit.batch,
                 visit.moment,
                 radius=rows.margin,
@@ -142,6 +149,16 @@ class Step:
         if carry is not None and carry.shared:
             views["robust"].requires_grad_()  # its slope comes with those of the weights
         return views
+
+    def _asked(self, inner: InnerAttack, visit: Visit) -> nn.Module:
+        """Whom the attack asks: in eval mode a quicker twin, with the weights of this step.
+
+        It is looked at anew in every epoch, where a resumed run begins, too.
+        """
+        if inner.batchnorm != "eval" or not inner.steps_at(visit.moment):
+            return self.model
+        with batchnorm_mode(self.model, "eval"):
+            return self._twin.now(visit.batch.images[:4], visit.moment.epoch)
 
     def _pure(self, outputs: Mapping[str, Logits], attacked: Images | None) -> dict[str, Logits]:
         """Outputs that may be counted: where a mix was at work, attacked images are asked anew."""

@@ -27,7 +27,6 @@ from classwise.objective import Outer
 from classwise.recipe import Recipe
 from classwise.record.rows import Predictions
 from classwise.slots import Slots
-from classwise.stages import value_at
 from classwise.training.config import TrainConfig
 from classwise.types import Batch, Logits, PerSample
 
@@ -102,7 +101,7 @@ class OwnAttack:
         fell_to = torch.where(predicted == batch.labels, STANDING, 0)
         gap = -LogitGap(batch.labels)(logits)
         own, moment = self.slots.inner, self.moment
-        steps = value_at(own.steps, moment.epoch, moment.epochs) if own else 0
+        steps = own.steps_at(moment) if own else 0
         spent = torch.full_like(batch.labels, steps, dtype=torch.int32)
         return Judged(predicted, gap, spent, fell_to, (self.name,), batch.images, losses)
 
@@ -120,8 +119,10 @@ class OwnAttack:
         if self.teacher is not None:
             with torch.no_grad():
                 teacher = self.teacher(batch.images)
+        twin = subject.quick(batch.images)  # the model itself answers to what comes of it
+        assert isinstance(twin, nn.Module)
         views = {"clean": batch.images} | inner.perturb(
-            model,
+            twin,
             batch,
             self.moment,
             radius=rows.margin,
@@ -178,7 +179,7 @@ class Checker:
         return self._read[attack]
 
     def _counts(self, found: Predictions) -> ClassCounts:
-        return ClassCounts.of(
+        return ClassCounts.of_verdicts(
             torch.from_numpy(found.label),
             torch.from_numpy(found.predicted),
             num_classes=self.num_classes,
