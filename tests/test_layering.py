@@ -30,7 +30,8 @@ WALK = {
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
     ],
     "data": [
-        *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
+        *("places", "memory", "mapped", "store", "notes", "ahead", "labels", "dataset", "batches"),
+        *("view", "loaders", "splits"),
         *("augment", "idbh"),
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
         *("download", "longtail", "arrays", "sources"),
