@@ -33,7 +33,19 @@ WALK = {
         *("places", "memory", "mapped", "store", "notes", "ahead", "labels", "dataset", "batches"),
         *("view", "loaders", "splits"),
         *("augment", "idbh"),
-        *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
+        *(
+            "pictures",
+            "decoding",
+            "mending",
+            "cache",
+            "decoded",
+            "listing",
+            "folder",
+            "unpickle",
+            "archives",
+            "cifar",
+            "sprites",
+        ),
         *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
@@ -96,7 +108,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "printing", "lists", "caching", "training", "auditing", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

@@ -144,15 +144,23 @@ def test_spare_pixels_are_read_on_request_only(pictures):
         assert torch.equal(pixels[:], memory[[4, 2], :, 1:5, 1:5])
         assert torch.equal(pixels.wide[:], memory[[4, 2]])
     data = Dataset(Stored.of(memory, spare=2), torch.arange(COUNT) % 3, NAMES)
-    small = Dataset(memory[:, :, 1:5, 1:5], data.labels, NAMES)
-    assert data.content_hash == small.content_hash
     assert data.allowed.side == 4
+    assert data.allowed.reach == 1
+    edge = memory.clone()
+    edge[0, 0, 0, 0] += 1
+    # training sees every pixel that is stored
+    assert data.content_hash != Dataset(Stored.of(edge, spare=2), data.labels, NAMES).content_hash
+    small = Dataset(memory[:, :, 1:5, 1:5], data.labels, NAMES)
+    assert data.content_hash != small.content_hash
+    assert data.channel_statistics == small.channel_statistics
 
 
 def test_npy_folders_stay_in_their_file(tmp_path, pictures):
     np.save(tmp_path / "images.npy", pictures[0].numpy())
     np.save(tmp_path / "labels.npy", np.arange(COUNT) % 3)
-    assert open_data(f"npy:{tmp_path}").train.pixels.on_disk
+    mapped = open_data(f"npy:{tmp_path}").train.pixels
+    assert mapped.on_disk
+    assert is_mapped(mapped.places[0].array)
     assert is_mapped(pictures[1][2:, :1])
     assert not is_mapped(pictures[0].numpy())
     last = tmp_path / "last"
@@ -162,3 +170,15 @@ def test_npy_folders_stay_in_their_file(tmp_path, pictures):
     turned = open_data(f"npy:{last}").train
     assert not turned.pixels.on_disk
     assert turned.content_hash == open_data(f"npy:{tmp_path}").train.content_hash
+
+
+def test_what_was_found_out_about_a_file_is_noted_until_it_changes(tmp_path, pictures, monkeypatch):
+    monkeypatch.setenv("CLASSWISE_CACHE", str(tmp_path / "cache"))
+    np.save(tmp_path / "images.npy", pictures[0].numpy())
+    np.save(tmp_path / "labels.npy", np.arange(COUNT) % 3)
+    before = open_data(f"npy:{tmp_path}").train.content_hash
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Mapped, "__getitem__", None)
+        assert open_data(f"npy:{tmp_path}").train.content_hash == before
+    np.save(tmp_path / "images.npy", pictures[0].flip(0).numpy())
+    assert open_data(f"npy:{tmp_path}").train.content_hash != before

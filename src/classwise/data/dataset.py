@@ -19,7 +19,7 @@ from classwise.data.labels import (
     check_superclasses,
 )
 from classwise.data.mapped import Mapped, is_mapped
-from classwise.data.notes import noted
+from classwise.data.notes import noted, notes_of
 from classwise.data.store import Stored
 from classwise.errors import ClasswiseError
 
@@ -31,14 +31,21 @@ class Allowed:
     side: int  # pixels of the shorter side
     mirrored: bool = True
     moved: int | None = None  # pixels up, down, left and right; None is an eighth of the side
+    spare: int = 0  # pixels by which images were stored larger than they are used
 
     @property
     def reach(self) -> int:
         """Pixels that an image may be moved by; of a single pixel nothing would be left.
 
+        What was stored to spare says how far, unless somebody says otherwise.
+
         >>> Allowed(32).reach, Allowed(8).reach, Allowed(8, moved=0).reach, Allowed(1).reach
         (4, 1, 0, 0)
+        >>> Allowed(224, spare=32).reach
+        16
         """
+        if self.spare and self.moved is None:
+            return self.spare // 2
         return min(max(1, self.side // 8), self.side - 1) if self.moved is None else self.moved
 
 
@@ -95,7 +102,8 @@ class Dataset:
     @property
     def allowed(self) -> Allowed:
         """What an augmentation may do to the images."""
-        return Allowed(min(self.store.shape[2:]), self.mirrored, self.moved)
+        side, spare = min(self.store.shape[2:]), self.pixels.spare
+        return Allowed(side, self.mirrored, self.moved, spare)
 
     @property
     def sizes(self) -> Tensor:
@@ -122,12 +130,13 @@ class Dataset:
     def _said(self) -> bytes:
         """All that belongs to the content but the pixels and labels."""
         shape, groups = tuple(self.store.shape), (self.superclass_of, self.superclass_names)
+        spare = ("spare", self.pixels.spare) if self.pixels.spare else ()
         moved = () if self.moved is None else (self.moved,)
-        return repr((shape, self.class_names, *groups, self.mirrored, *moved)).encode()
+        return repr((shape, self.class_names, *groups, self.mirrored, *moved, *spare)).encode()
 
     def _content_hash(self) -> str:
         digest = hashlib.blake2b(self._said, digest_size=8)
-        for piece in self.pixels.pieces():
+        for piece in self.pixels.wide.pieces():
             digest.update(piece.contiguous().numpy().data)
         digest.update(self.labels.numpy().tobytes())
         return digest.hexdigest()
@@ -243,9 +252,11 @@ def dataset_from_arrays(
         class_names = [str(k) for k in range(count)]
     pixels = pixels.contiguous()
     # What is already as it must be stays in its file.
-    in_file = is_mapped(array) and pixels.data_ptr() == array.ctypes.data
+    store: Tensor | Stored = pixels
+    if is_mapped(array) and pixels.data_ptr() == array.ctypes.data:
+        store = Stored.of(Mapped(array.reshape(pixels.shape), None, *notes_of(array)))
     return Dataset(
-        Stored.of(Mapped(pixels.numpy())) if in_file else pixels,
+        store,
         numbers,
         tuple(str(name) for name in class_names),
         None if superclass_of is None else tuple(int(s) for s in superclass_of),

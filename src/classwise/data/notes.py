@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from classwise.data.mapped import Mapped
+from classwise.data.places import cache_folder
 from classwise.data.store import Stored
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
@@ -42,6 +45,17 @@ def noted(images: Stored, what: str, more: bytes, find: Callable[[], T]) -> T:
     with contextlib.suppress(ClasswiseError):  # nobody may write there: it is found anew next time
         write_atomically(path, sealed_text(kept))
     return found
+
+
+def notes_of(array: NDArray[Any]) -> tuple[str, Path | None]:
+    """What tells the file of a mapped array from any other and from itself changed; its notes."""
+    file = getattr(array, "filename", None)
+    if file is None:
+        return "", None
+    found, path = os.stat(file), Path(file).resolve()
+    known_by = f"{path} {found.st_size} {found.st_mtime_ns}"
+    key = hashlib.blake2b(os.fsencode(path), digest_size=8).hexdigest()
+    return known_by, cache_folder() / "notes" / f"{key}.json"
 
 
 def _read(path: Path) -> dict[str, Any]:
