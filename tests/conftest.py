@@ -1,3 +1,4 @@
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -44,6 +45,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     torch.set_num_threads(1)  # tiny tensors, and other work on the same machine
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Decoded pictures of tests do not go where the user keeps his; real data sets stay there."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not os.environ.get("CLASSWISE_REAL"):
+            patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

@@ -31,9 +31,22 @@ WALK = {
         "evidence",
     ],
     "data": [
-        *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
+        *("places", "memory", "mapped", "store", "notes", "ahead", "labels", "dataset", "batches"),
+        *("view", "loaders", "splits"),
         *("augment", "idbh"),
-        *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
+        *(
+            "pictures",
+            "decoding",
+            "mending",
+            "cache",
+            "decoded",
+            "listing",
+            "folder",
+            "unpickle",
+            "archives",
+            "cifar",
+            "sprites",
+        ),
         *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
@@ -97,7 +110,9 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "comparing", "__init__"],
+    "cli": [
+        *("app", "printing", "lists", "caching", "training", "auditing", "comparing", "__init__"),
+    ],
     "__main__": [],
 }
 STATIONS = list(WALK)

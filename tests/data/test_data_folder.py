@@ -8,7 +8,6 @@ import pytest
 import torch
 from PIL import Image
 
-from classwise.data import folder as folder_module
 from classwise.data.dataset import Allowed
 from classwise.data.sources import choose_split, data_to_train_on, open_data
 from classwise.errors import ClasswiseError
@@ -238,15 +237,3 @@ def test_mirroring_and_moving_can_be_switched_off(plain):
     assert open_data(f"folder:{plain}").train.allowed == Allowed(8)
     said = open_data(f"folder({plain}, mirrored=false, moved=0)")
     assert said.train.allowed == said.test.allowed == Allowed(8, mirrored=False, moved=0)
-
-
-def test_more_images_than_memory_are_mapped(plain, monkeypatch, tmp_path):
-    before = open_data(f"folder:{plain}").train.content_hash
-    monkeypatch.setenv("CLASSWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("classwise.data.memory._free_on_host", lambda: 10)
-    calls = []
-    real = folder_module.empty_images
-    monkeypatch.setattr(folder_module, "empty_images", lambda s: calls.append(s) or real(s))
-    assert open_data(f"folder:{plain}").train.content_hash == before
-    assert calls == [(8, 3, 8, 8)]
-    assert list((tmp_path / "cache").iterdir()) == []  # the files clean themselves up

@@ -42,13 +42,13 @@ class TestContentHash:
     def test_it_is_the_same_for_the_same_content(self):
         strided = self.data().images.permute(1, 0, 2, 3).contiguous().permute(1, 0, 2, 3)
         assert not strided.is_contiguous()
-        assert replace(self.data(), images=strided).content_hash == self.data().content_hash
+        assert replace(self.data(), store=strided).content_hash == self.data().content_hash
 
     @pytest.mark.parametrize("place", [(0, 0, 0, 0), (1, 2, 3, 3)])
     def test_any_pixel_changes_it(self, place):
         images = self.data().images.clone()
         images[place] += 1
-        assert replace(self.data(), images=images).content_hash != self.data().content_hash
+        assert replace(self.data(), store=images).content_hash != self.data().content_hash
 
     @pytest.mark.parametrize(
         "change",
@@ -58,7 +58,7 @@ class TestContentHash:
             {"class_names": ("a", "b", "c"), "superclass_of": (0, 0, 0)},
             {"superclass_of": (0, 1), "superclass_names": ("x", "y")},
             {"superclass_names": ("z",)},
-            {"images": torch.arange(96, dtype=torch.uint8).view(2, 3, 8, 2)},
+            {"store": torch.arange(96, dtype=torch.uint8).view(2, 3, 8, 2)},
         ],
         ids=["label", "name", "one more name", "group", "name of a group", "shape"],
     )
@@ -74,5 +74,5 @@ def test_channel_statistics_are_the_mean_and_deviation_of_the_pixels(tiny):
     pixels = data.images.double() / 255
     assert mean == pytest.approx(pixels.mean((0, 2, 3)).tolist(), abs=1e-4)
     assert deviation == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist(), abs=1e-4)
-    blank = replace(tiny().train, images=torch.zeros_like(tiny().train.images))
+    blank = replace(tiny().train, store=torch.zeros_like(tiny().train.images))
     assert blank.channel_statistics[1][0] > 0  # something to divide by

@@ -108,7 +108,7 @@ class TestKeeps:
 
     def test_the_test_part_is_never_looked_at(self, go, tiny):
         source = tiny()
-        blank = replace(source.test, images=torch.zeros_like(source.test.images))
+        blank = replace(source.test, store=torch.zeros_like(source.test.images))
         other = DataSource("tiny", source.train, blank)
         assert_same_record(go("one", source=source), go("two", source=other))
 

@@ -107,9 +107,12 @@ def _complete(
     todo = np.flatnonzero(~shelf.has(wanted, pictured=plan.with_images))
     done = len(wanted) - len(todo)
     listener.advance(done)
+    judging = 0
     cut = _pools(plan, todo) if record is None else _pieces(plan, condition, todo, pace)
     for rows in cut:
         batch = plan.data.batch(rows)
+        judging += len(rows)
+        plan.data.expect(todo[judging : judging + len(rows)])
         try:
             judged = condition.judge(plan.subject, batch, listener.tell)
         except Exception as reason:

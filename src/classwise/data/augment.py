@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import torch
@@ -40,11 +40,15 @@ class Placing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CropFlip:
-    """Pad by `pad` pixels, cut a window of the old size at a random place, flip half of them."""
+    """Pad by `pad` pixels, cut a window of the old size at a random place, flip half of them.
+
+    Of images that were stored larger by `spare` pixels, those are the border, as far as they go.
+    """
 
     pad: int | None = None  # None is as far as the data allow: 4 at 32 pixels, 0 for digits
     flip: bool = True  # where a mirror image is still of the same class
     padding: Literal["reflect", "zero"] = "reflect"
+    spare: int = field(default=0, repr=False)  # of the data; set when it is fitted to them
 
     def for_data(self, allowed: Allowed) -> CropFlip:
         """Never flip what has a wrong way round, and move as far as allowed unless told how far."""
@@ -54,16 +58,18 @@ class CropFlip:
                 f"pad={pad} cannot reflect images of {side} pixels; "
                 f"take at most {side - 1}, or padding=zero"
             )
-        return replace(self, pad=pad, flip=self.flip and allowed.mirrored)
+        flip = self.flip and allowed.mirrored
+        return replace(self, pad=pad, flip=flip, spare=allowed.spare)
 
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch with one gather."""
-        pad = self._reach(min(images.shape[2:]))
+        count, channels, *sides = images.shape
+        shape = torch.Size((count, channels, *(side - self.spare for side in sides)))
+        pad = self._reach(min(shape[2:]))
+        padded = self._bordered(images, pad - self.spare // 2)
         if not (pad or self.flip):
-            return images.contiguous(memory_format=torch.channels_last)
-        mode = "reflect" if self.padding == "reflect" else "constant"
-        padded = F.pad(images, [pad] * 4, mode=mode) if pad else images
-        rows, columns = self.places(images.shape, index, seed, epoch)
+            return padded.contiguous(memory_format=torch.channels_last)
+        rows, columns = self.places(shape, index, seed, epoch)
         sample = torch.arange(len(images), device=images.device)[:, None, None]
         cut = padded.permute(0, 2, 3, 1)[sample, rows, columns]
         return cut.permute(0, 3, 1, 2)  # channels-last memory, as the models like it
@@ -85,6 +91,14 @@ class CropFlip:
         if self.flip:
             columns = torch.where(draws[:, 2:] < 0.5, columns.flip(1), columns)
         return rows[:, :, None], columns[:, None, :]
+
+    def _bordered(self, images: Images, more: int) -> Images:
+        """With so many more pixels on every side, or so many fewer."""
+        if more > 0:
+            mode = "reflect" if self.padding == "reflect" else "constant"
+            return F.pad(images, [more] * 4, mode=mode)
+        height, width = images.shape[2:]
+        return images[:, :, -more : height + more, -more : width + more] if more else images
 
     def _reach(self, side: int) -> int:
         return Allowed(side).reach if self.pad is None else self.pad
@@ -113,5 +127,10 @@ def fit_augment(
     """
     if augment is None:
         augment = CropFlip()
+    if allowed.spare and not isinstance(augment, CropFlip):
+        raise ClasswiseError(
+            f"images were stored with spare={allowed.spare} pixels, out of which crop cuts its "
+            f"windows, but {type(augment).__name__} does not; leave spare out, or use crop"
+        )
     fitted = augment.for_data(allowed) if isinstance(augment, Fitting) else augment
     return fitted if noise is None else Noisy(fitted, noise)

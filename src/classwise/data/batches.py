@@ -9,8 +9,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from classwise.data.ahead import read_ahead
 from classwise.data.dataset import Dataset
 from classwise.data.memory import fits
+from classwise.data.store import Stored
 from classwise.types import Batch
 
 
@@ -19,25 +21,35 @@ class Batches:
     """Images (uint8, or floats in [0, 1]) cut into batches by indexing.
 
     Batches come out on the device of the labels. The images lie there too where they fit;
-    otherwise they stay on the host, in memory or in a mapped file, and travel batch by batch.
+    otherwise they stay on the host, in memory or in a mapped file, and travel batch by batch;
+    out of a file the next ones are read meanwhile.
     `origin` says where each row stood in the data set it was taken from, so that a draw keyed
     by it stays the same when the split changes.
     """
 
-    images: Tensor
+    images: Tensor | Stored
     labels: Tensor
     origin: Tensor
     batch_size: int
 
     @classmethod
     def of(
-        cls, data: Dataset, batch_size: int, device: torch.device, origin: Tensor | None = None
+        cls,
+        data: Dataset,
+        batch_size: int,
+        device: torch.device,
+        origin: Tensor | None = None,
+        *,
+        wide: bool = False,
     ) -> Batches:
-        """Move a data set to the device, except images that are too many for it."""
+        """Move a data set to the device, except images that are too many for it.
+
+        `wide` images have all pixels that are stored, for a transform that cuts a window out.
+        """
         index = torch.arange(len(data)) if origin is None else origin
-        images = data.images
+        images: Tensor | Stored = data.pixels.wide if wide else data.pixels
         # On the host nothing moves: a mapped file is read where it lies.
-        if device != images.device and fits(images.numel() * images.element_size(), device):
+        if device != images.device and fits(images.nbytes, device):
             images = images.to(device)
         return cls(images, data.labels.to(device), index.to(device), batch_size)
 
@@ -53,11 +65,17 @@ class Batches:
         home = self.labels.device
         order = order.to(home)
         lookup = order.to(self.images.device)
-        for begin, end in self._cuts():
-            images = self.images[lookup[begin:end]]
+
+        def read(cut: tuple[int, int]) -> Tensor:
+            found = self.images[lookup[slice(*cut)]]
+            # pinned, the copy to the device need not be waited for
+            return found.pin_memory() if home.type == "cuda" != found.device.type else found
+
+        cuts = self._cuts()
+        on_disk = isinstance(self.images, Stored) and self.images.on_disk
+        reading = read_ahead(read, cuts) if on_disk else map(read, cuts)
+        for (begin, end), images in zip(cuts, reading, strict=True):
             if images.device != home:
-                if home.type == "cuda":
-                    images = images.pin_memory()  # so that the copy need not be waited for
                 images = images.to(home, non_blocking=home.type == "cuda")
             if images.dtype == torch.uint8:
                 images = images.float().div_(255)

@@ -18,7 +18,9 @@ from classwise.data.labels import (
     check_num_classes,
     check_superclasses,
 )
-from classwise.data.memory import gather, pieces
+from classwise.data.mapped import Mapped, is_mapped
+from classwise.data.notes import noted, notes_of
+from classwise.data.store import Stored
 from classwise.errors import ClasswiseError
 
 
@@ -29,25 +31,33 @@ class Allowed:
     side: int  # pixels of the shorter side
     mirrored: bool = True
     moved: int | None = None  # pixels up, down, left and right; None is an eighth of the side
+    spare: int = 0  # pixels by which images were stored larger than they are used
 
     @property
     def reach(self) -> int:
         """Pixels that an image may be moved by; of a single pixel nothing would be left.
 
+        What was stored to spare says how far, unless somebody says otherwise.
+
         >>> Allowed(32).reach, Allowed(8).reach, Allowed(8, moved=0).reach, Allowed(1).reach
         (4, 1, 0, 0)
+        >>> Allowed(224, spare=32).reach
+        16
         """
+        if self.spare and self.moved is None:
+            return self.spare // 2
         return min(max(1, self.side // 8), self.side - 1) if self.moved is None else self.moved
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images (uint8, n×c×h×w, in memory or a mapped file), labels, and the names of all K classes.
+    """A store of images (uint8, n×c×h×w, in memory or a file), labels, and names of all K classes.
 
     A class may have no sample here; K is the number of names, never the number of labels seen.
+    A subset is a view of the same store. `pixels` reads images by number; `images` has them all.
     """
 
-    images: Tensor
+    store: Tensor | Stored
     labels: Tensor
     class_names: tuple[str, ...]
     superclass_of: tuple[int, ...] | None = None  # class number -> superclass number
@@ -56,18 +66,28 @@ class Dataset:
     moved: int | None = None  # pixels it may be moved by; None: an eighth of the side; 0 for digits
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+        if self.store.dtype != torch.uint8 or len(self.store.shape) != 4:
             raise ClasswiseError(
-                f"images are {self.images.dtype} of shape {tuple(self.images.shape)}; "
+                f"images are {self.store.dtype} of shape {tuple(self.store.shape)}; "
                 "a data set needs uint8 of shape (n, channels, height, width)"
             )
-        check_labels(self.labels, len(self.images), len(self.class_names))
+        check_labels(self.labels, len(self.store), len(self.class_names))
         check_class_names(self.class_names)
         check_superclasses(self.num_classes, self.superclass_of, self.superclass_names)
-        check_moved(self.moved, min(self.images.shape[2:]))
+        check_moved(self.moved, min(self.store.shape[2:]))
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def pixels(self) -> Stored:
+        """The images by number, read where they are wanted."""
+        return self.store if isinstance(self.store, Stored) else Stored.of(self.store)
+
+    @cached_property
+    def images(self) -> Tensor:
+        """All images as one tensor; of a subset, or of a file, that is a copy."""
+        return self.pixels.whole()
 
     @property
     def num_classes(self) -> int:
@@ -77,12 +97,13 @@ class Dataset:
     @property
     def channels(self) -> int:
         """1 for grey images, 3 for colour."""
-        return int(self.images.shape[1])
+        return int(self.store.shape[1])
 
     @property
     def allowed(self) -> Allowed:
         """What an augmentation may do to the images."""
-        return Allowed(min(self.images.shape[2:]), self.mirrored, self.moved)
+        side, spare = min(self.store.shape[2:]), self.pixels.spare
+        return Allowed(side, self.mirrored, self.moved, spare)
 
     @property
     def sizes(self) -> Tensor:
@@ -92,22 +113,39 @@ class Dataset:
     @cached_property
     def content_hash(self) -> str:
         """Sixteen hex digits that change with any pixel, label or name, `mirrored` and `moved`."""
-        digest = hashlib.blake2b(digest_size=8)
-        shape, groups = tuple(self.images.shape), (self.superclass_of, self.superclass_names)
-        said = () if self.moved is None else (self.moved,)
-        digest.update(repr((shape, self.class_names, *groups, self.mirrored, *said)).encode())
-        digest.update(np.ascontiguousarray(self.images.numpy()).data)
-        digest.update(np.ascontiguousarray(self.labels.numpy()).data)
-        return digest.hexdigest()
+        more = self._said + self.labels.numpy().tobytes()
+        return noted(self.pixels, "content", more, self._content_hash)
 
     @cached_property
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
+        means, deviations = noted(self.pixels, "channels", b"", self._channel_statistics)
+        return tuple(means), tuple(deviations)
+
+    def subset(self, index: Tensor) -> Dataset:
+        """Keep the samples at `index`, in that order, without a copy; the classes stay the same."""
+        return replace(self, store=self.pixels.take(index), labels=self.labels[index])
+
+    @property
+    def _said(self) -> bytes:
+        """All that belongs to the content but the pixels and labels."""
+        shape, groups = tuple(self.store.shape), (self.superclass_of, self.superclass_names)
+        spare = ("spare", self.pixels.spare) if self.pixels.spare else ()
+        moved = () if self.moved is None else (self.moved,)
+        return repr((shape, self.class_names, *groups, self.mirrored, *moved, *spare)).encode()
+
+    def _content_hash(self) -> str:
+        digest = hashlib.blake2b(self._said, digest_size=8)
+        for piece in self.pixels.wide.pieces():
+            digest.update(piece.contiguous().numpy().data)
+        digest.update(self.labels.numpy().tobytes())
+        return digest.hexdigest()
+
+    def _channel_statistics(self) -> list[list[float]]:
         counts = torch.zeros(self.channels, 256, dtype=torch.int64)
-        for begin, end in pieces(self.images, len(self)):
+        for piece in self.pixels.pieces():
             for channel in range(self.channels):
-                pixels = self.images[begin:end, channel].flatten().int()
-                counts[channel] += torch.bincount(pixels, minlength=256)
+                counts[channel] += torch.bincount(piece[:, channel].flatten().int(), minlength=256)
         level = torch.arange(256, dtype=torch.float64) / 255
         means, deviations = [], []
         for count in counts:
@@ -117,11 +155,7 @@ class Dataset:
             deviations.append(
                 round(max(float((share * (level - mean) ** 2).sum().sqrt()), 0.01), 4)
             )
-        return tuple(means), tuple(deviations)
-
-    def subset(self, index: Tensor) -> Dataset:
-        """Keep the samples at `index`, in that order; the classes stay the same."""
-        return replace(self, images=gather(self.images, index), labels=self.labels[index])
+        return [means, deviations]
 
 
 @dataclass(frozen=True)
@@ -191,7 +225,8 @@ def dataset_from_arrays(
     Takes uint8, or floats in [0, 1] that are multiples of 1/255; grey (n, h, w) or with channels
     first or last.
     """
-    pixels = _tensor(images, "images", "uint8, or floats in [0, 1]")
+    array = np.asanyarray(images)
+    pixels = _tensor(array, "images", "uint8, or floats in [0, 1]")
     if pixels.ndim == 3:
         pixels = pixels[:, None]
     if pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
@@ -215,8 +250,13 @@ def dataset_from_arrays(
         count = int(numbers.max()) + 1 if numbers.numel() and not broken else 0
         check_num_classes(count)
         class_names = [str(k) for k in range(count)]
+    pixels = pixels.contiguous()
+    # What is already as it must be stays in its file.
+    store: Tensor | Stored = pixels
+    if is_mapped(array) and pixels.data_ptr() == array.ctypes.data:
+        store = Stored.of(Mapped(array.reshape(pixels.shape), None, *notes_of(array)))
     return Dataset(
-        pixels.contiguous(),
+        store,
         numbers,
         tuple(str(name) for name in class_names),
         None if superclass_of is None else tuple(int(s) for s in superclass_of),

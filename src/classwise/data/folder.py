@@ -8,17 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from rich.progress import Progress
 
+from classwise.data.cache import Cache, Pictures
 from classwise.data.dataset import Dataset, DataSource, check_flag
+from classwise.data.decoded import decoded
 from classwise.data.listing import Listing, counted, few, list_parts
-from classwise.data.memory import empty_images
-from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
+from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow
 from classwise.data.splits import held_out
+from classwise.data.store import Stored
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import given_path
 from classwise.limits import MOST_PIXELS
@@ -35,6 +38,7 @@ def folder(
     skip_bad: bool = False,
     mirrored: bool = True,
     moved: int | None = None,
+    spare: int = 0,
 ) -> DataSource:
     """Your own images, one folder per class; PATH/train and PATH/test, or a third is held out.
 
@@ -42,19 +46,25 @@ def folder(
     proportions and loses its edges; without `size` all images must have the same one. Every image
     becomes RGB. `skip_bad=true` leaves out files that cannot be decoded. `mirrored=false` says
     that a mirror image is no longer of the same class (signs, letters), `moved=2` that an image may
-    be moved by two pixels and no more.
+    be moved by two pixels and no more. Decoded images are kept in a cache; with `spare=32` they are
+    kept larger by so many pixels, out of which training cuts random windows and audits the middle.
     """
     pillow("folder:PATH")
     if fit not in ("resize", "crop"):
         raise unknown("fit", str(fit), ["resize", "crop"])
     check_flag("skip_bad", skip_bad)
     check_flag("mirrored", mirrored)
-    box, root = _box(size), given_path(path)
+    box, root = _box(size, spare), given_path(path)
     reader = _Reader(root, fit)
     parts = list_parts(root)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
+        caches = [Cache.of(Pictures(part.folder, part.files, box, fit)) for part in parts]
+        box = box or _known_size(caches)
         box = box or reader.common_size([file for part in parts for file in part.files])
-        sets = [replace(reader.decode(part, box), mirrored=mirrored, moved=moved) for part in parts]
+        sets = [
+            replace(reader.decode(part, cache, box, spare), mirrored=mirrored, moved=moved)
+            for part, cache in zip(parts, caches, strict=True)
+        ]
     if reader.bad and not skip_bad:
         raise reader.refusal()
     for part, data in zip(parts, sets, strict=True):
@@ -76,29 +86,17 @@ class _Reader:
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
 
-    def decode(self, part: Listing, box: tuple[int, int]) -> Dataset:
+    def decode(self, part: Listing, cache: Cache, box: tuple[int, int], spare: int) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
-        images = empty_images((len(part.files), 3, *box))
-        rows = images.numpy()
-
-        def one(row: int) -> str | NotAnImage:
-            try:
-                rows[row], kind = read_picture(part.files[row], box, self.fit)
-            except NotAnImage as reason:
-                return reason
-            return kind
-
-        good = []
-        found = self._each(one, range(len(part.files)), f"decoding {part.folder.name}")
-        for row, kind in enumerate(found):
-            if isinstance(kind, NotAnImage):
-                self.bad.append(f"{self._short(part.files[row])} ({kind})")
-            else:
-                self.kinds[kind] += 1
-                good.append(row)
-        labels = torch.tensor(part.labels)
-        data = Dataset(images, labels, part.class_names)
-        return data if len(good) == len(rows) else data.subset(torch.tensor(good).long())
+        words = f"decoding {part.folder.name}"
+        task = self.progress.add_task(words, total=len(part.files), visible=not cache.complete)
+        found = decoded(cache, box, self._say, partial(self.progress.advance, task))
+        self.kinds += found.kinds
+        for row, why in sorted(found.bad.items()):
+            self.bad.append(f"{self._short(part.files[row])} ({why})")
+        images = Stored.of(found.images, spare=spare)
+        data = Dataset(images, torch.tensor(part.labels), part.class_names)
+        return data.subset(found.good) if found.bad else data
 
     def common_size(self, files: Sequence[Path]) -> tuple[int, int]:
         """Return the one size of all images, or say which sizes there are and what to do."""
@@ -153,8 +151,11 @@ class _Reader:
             names = few([self._short(file) for file in ignored])
             said.append(f"ignored {counted(len(ignored), 'other file')}: {names}")
         if said:
-            line = f"folder:{self.root.name}: {'; '.join(said)}"
-            self.console.print(line, soft_wrap=True, highlight=False, markup=False)
+            self._say("; ".join(said))
+
+    def _say(self, words: str) -> None:
+        line = f"folder:{self.root.name}: {words}"
+        self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _each(self, do: Callable[[T], R], items: Sequence[T], words: str) -> Iterator[R]:
         """Map over items on all cores, in order."""
@@ -171,20 +172,31 @@ class _Reader:
         return str(file.relative_to(self.root))
 
 
-def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
-    """Read the size option as (height, width)."""
+def _box(size: int | Sequence[int] | None, spare: int) -> tuple[int, int] | None:
+    """Read the size option, and pixels to spare, as (height, width) of what is stored."""
+    if isinstance(spare, bool) or not isinstance(spare, int) or spare < 0 or spare % 2:
+        raise ClasswiseError(f"spare is {spare!r}; give an even number of pixels, such as 32")
     if size is None:
+        if spare:
+            raise ClasswiseError(f"spare={spare} needs a size, as in size=224, spare={spare}")
         return None
     sides: list[Any] = list(size) if isinstance(size, list | tuple) else [size, size]
     if len(sides) != 2 or not all(
         isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides
     ):
         raise ClasswiseError(f"size is {size!r}; write size=32, or size=[height, width]")
+    sides = [side + spare for side in sides]
     if sides[0] * sides[1] > MOST_PIXELS:
         raise ClasswiseError(
             f"size={cut(size, 40)} asks for images of more than {MOST_PIXELS} pixels; write size=32"
         )
     return sides[0], sides[1]
+
+
+def _known_size(caches: Sequence[Cache]) -> tuple[int, int] | None:
+    """The one size of all images, where the cache holds them all: no file need be opened."""
+    sizes = {cache.box if cache.complete else None for cache in caches}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _refuse_empty(part: Listing, data: Dataset) -> None:

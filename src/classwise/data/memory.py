@@ -53,26 +53,9 @@ def empty_images(shape: Sequence[int]) -> Tensor:
     return torch.from_numpy(mapped)
 
 
-def gather(images: Tensor, index: Tensor) -> Tensor:
-    """Copy the images at `index`, in that order, to memory or to a mapped file.
-
-    >>> gather(torch.arange(4, dtype=torch.uint8)[:, None], torch.tensor([3, 1])).tolist()
-    [[3], [1]]
-    """
-    if index.dtype == torch.bool:
-        index = index.nonzero().flatten()
-    shape = (len(index), *images.shape[1:])
-    if fits(math.prod(shape) * images.element_size(), images.device):
-        return images[index]
-    room = empty_images(shape)
-    for begin, end in pieces(images, len(index)):
-        room[begin:end] = images[index[begin:end]]
-    return room
-
-
-def pieces(images: Tensor, count: int) -> Iterator[tuple[int, int]]:
-    """Cut `count` images into runs small enough to handle at a time."""
-    step = max(1, CHUNK // max(1, math.prod(images.shape[1:])))
+def pieces(shape: Sequence[int], count: int) -> Iterator[tuple[int, int]]:
+    """Cut `count` images of this shape (n×c×h×w) into runs small enough to handle at a time."""
+    step = max(1, CHUNK // max(1, math.prod(shape[1:])))
     return ((begin, min(begin + step, count)) for begin in range(0, count, step))
 
 

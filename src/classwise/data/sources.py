@@ -18,7 +18,6 @@ from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from
 from classwise.data.folder import folder
 from classwise.data.labels import check_numbering
 from classwise.data.longtail import longtail
-from classwise.data.memory import empty_images
 from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
@@ -182,18 +181,20 @@ def choose_split(source: DataSource, split: str) -> Dataset:
         case "train":
             return source.train
         case "all":
-            train, test = source.train, source.test
-            count = len(train) + len(test)
-            images, labels = (
-                empty_images((count, *train.images.shape[1:])),
-                torch.empty(count).long(),
-            )
-            every = torch.arange(count)
-            places = source.places or (every[: len(train)], every[len(train) :])
-            for part, rows in zip((train, test), places, strict=True):
-                images[rows], labels[rows] = part.images, part.labels
-            return replace(train, images=images, labels=labels)
+            return _both(source)
     raise unknown("split", split, ["test", "train", "all"])
+
+
+def _both(source: DataSource) -> Dataset:
+    """Train and test part together, in the order they had before they were divided; no copy."""
+    train, test = source.train, source.test
+    count = len(train) + len(test)
+    every = torch.arange(count)
+    first, second = source.places or (every[: len(train)], every[len(train) :])
+    order = torch.empty(count).long()
+    order[first], order[second] = every[: len(train)], every[len(train) :]
+    labels = torch.cat([train.labels, test.labels])[order]
+    return replace(train, store=train.pixels.followed_by(test.pixels).take(order), labels=labels)
 
 
 def _known(kind: str, opener: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:

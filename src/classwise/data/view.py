@@ -22,6 +22,7 @@ from classwise.data.labels import (
     check_superclasses,
 )
 from classwise.data.memory import fits
+from classwise.data.store import Stored
 from classwise.errors import ClasswiseError
 from classwise.types import Batch
 
@@ -36,7 +37,7 @@ class View:
     of a ledger keyed by it stay the same whichever images an audit looks at.
     """
 
-    images: Tensor  # uint8, or floats in [0, 1]; of all images, in memory or in a mapped file
+    images: Tensor | Stored  # uint8, or floats in [0, 1]; of all images, in memory or in a file
     labels: Tensor
     index: Tensor
     class_names: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class View:
         """All images of a data set."""
         numbers = torch.arange(len(data))
         above = (data.superclass_of, data.superclass_names)
-        return cls(data.images, data.labels, numbers, data.class_names, *above, name, data)
+        return cls(data.pixels, data.labels, numbers, data.class_names, *above, name, data)
 
     @classmethod
     def given(
@@ -84,7 +85,7 @@ class View:
         """Sixteen hex digits that change with any pixel or label, whichever rows are looked at."""
         if self.source is not None:
             return self.source.content_hash
-        return data_hash(self.images, self.labels, self.class_names)
+        return data_hash(self.images[:], self.labels, self.class_names)
 
     @cached_property
     def numbers(self) -> Whole:
@@ -107,18 +108,25 @@ class View:
 
     def on(self, device: torch.device) -> View:
         """With the images on the device, unless they are too many for it."""
-        size = self.images.numel() * self.images.element_size()
         # On the host nothing moves: a mapped file is read where it lies.
-        if device == self.images.device or not fits(size, device):
+        if device == self.images.device or not fits(self.images.nbytes, device):
             return self
         return replace(self, images=self.images.to(device))
 
     def batch(self, rows: Whole | Tensor) -> Batch:
         """Some of the view's images themselves, by their place in it."""
-        chosen = torch.as_tensor(rows)
-        chosen = chosen if self.rows is None else self.rows[chosen]
+        chosen = self._numbers(rows)
         parts = (self.images, self.labels, self.index)
         return Batch(*(part[chosen.to(part.device)] for part in parts))
+
+    def expect(self, rows: Whole | Tensor) -> None:
+        """Say which images will be asked for next: those in a file are read meanwhile."""
+        if isinstance(self.images, Stored) and self.images.on_disk:
+            self.images.expect(self._numbers(rows))
+
+    def _numbers(self, rows: Whole | Tensor) -> Tensor:
+        chosen = torch.as_tensor(rows)
+        return chosen if self.rows is None else self.rows[chosen]
 
     def about(self) -> dict[str, Any]:
         """What a record must say of its data, so that it can be read without them."""

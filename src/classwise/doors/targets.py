@@ -67,7 +67,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
-            images.images,
+            images.pixels[:1],
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,

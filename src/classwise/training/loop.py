@@ -113,14 +113,14 @@ class Trainer:
         train_rows, valid_rows = rows_to_use(data.labels, config)
         size = config.batch_size
         training = data.subset(train_rows)
-        self.train_data = Batches.of(training, size, device, train_rows)
+        self.train_data = Batches.of(training, size, device, train_rows, wide=True)
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
         self.chosen_by = judged_under(config, recipe, len(valid_rows))
         self.checks = frozenset({Seen("valid", "clean"), self.chosen_by})
         self.model, self.begun = model_to_train(self.about, config, device)
         self.about |= {} if self.begun is None else {"begin": self.begun.card}
-        check_outputs(self.model, self.about["network"], data.images.shape[1:])
+        check_outputs(self.model, self.about["network"], data.pixels.shape[1:])
         self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
