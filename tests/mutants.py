@@ -20,6 +20,8 @@ class Mutant(NamedTuple):
 QUESTION = ("auditing/test_question_bounds.py",)
 EDGES = ("test_draws_edges.py",)
 SURVIVORS = ("attacks/search/test_survivors.py",)
+PLAIN = ("training/test_plain_and_quick.py",)
+TALLY = ("training/test_no_waiting.py",)
 LEAVING = ("attacks/test_leaving.py",)
 FOLLOWING = ("models/test_following_twin.py",)
 INNER = ("attacks/test_inner.py",)
@@ -170,8 +172,13 @@ MUTANTS = (
            "in train mode a smaller batch changes BatchNorm"),
     Mutant("models/twin.py", "if called[before.target] == 1:", "if True:", FOLLOWING,
            "a convolution is folded into one of its two norms"),
-    Mutant("models/twin.py", "elif self.same:", "elif False:", FOLLOWING,
+    Mutant("models/twin.py", "elif self.same:", "elif False:", PLAIN,
            "the twin keeps the weights of the epoch's first batch"),
+    Mutant("attacks/ball.py", "self.low[keep], self.high[keep]",
+           "self.low[: int(keep.sum())], self.high[: int(keep.sum())]", LEAVING,
+           "samples that go on are held in the balls of others"),
+    Mutant("training/tally.py", "if not math.isfinite(loss):", "if math.isnan(loss):", TALLY,
+           "an infinite loss goes on"),
     Mutant("attacks/pgd.py", "return ball.project(gone.among(going), images, radius)",
            "return gone.among(going)", ("attacks/test_ball.py::TestStaysInside",),
            "a start outside of the ball leaves it"),

@@ -50,7 +50,17 @@ WALK = {
         *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
-        *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
+        *(
+            "rectifier",
+            "layout",
+            "extra",
+            "classifier",
+            "small",
+            "resnet",
+            "wideresnet",
+            "__init__",
+            "card",
+        ),
         *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
     ],
     "attacks": [

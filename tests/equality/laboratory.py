@@ -234,7 +234,7 @@ def ours(
         kept = {rule.name: rule.begin(here.num_classes) for rule in slots.regularisers}
         _, losses = step(batch, settings, kept, moment, frozenset(), count_robust=False)
     views = len(slots.objective.views)
-    return outcome_of(model, seen[-views:], losses["total"])
+    return outcome_of(model, seen[-views:], losses["total"].item())
 
 
 def still(images: Tensor, *_: object) -> Tensor:

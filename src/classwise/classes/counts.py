@@ -43,8 +43,11 @@ class ClassCounts:
         logits: Logits | None = None,
         losses: Mapping[str, PerSample] | None = None,
     ) -> ClassCounts:
-        """Count one batch in a single bincount; `logits` adds the summed softmax."""
-        cells = torch.bincount(labels * num_classes + predicted, minlength=num_classes**2)
+        """Count one batch in a single pass; `logits` adds the summed softmax."""
+        # not bincount, which makes a GPU wait to see how many cells there are
+        cells = torch.zeros(num_classes**2, dtype=torch.int64, device=labels.device)
+        cell = labels.long() * num_classes + predicted
+        cells.index_add_(0, cell, torch.ones_like(cell))
         probability = None
         if logits is not None:
             probability = torch.zeros(

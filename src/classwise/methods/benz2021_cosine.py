@@ -44,7 +44,7 @@ class CosineApart:
         logits = outer.outputs["robust" if "robust" in outer.outputs else "clean"][:, :count]
         before, seen = state["means"].to(logits), state["seen"].to(logits.device)
         # A product, since adding by index is not repeatable on a GPU.
-        members = F.one_hot(outer.labels, count).to(logits)
+        members = (outer.labels[:, None] == torch.arange(count, device=seen.device)).to(logits)
         sizes = members.sum(0)[:, None]
         fresh = (members.T @ logits) / sizes.clamp(min=1)
         moved = torch.where(seen[:, None], torch.lerp(fresh, before, self.memory), fresh)

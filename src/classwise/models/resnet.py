@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+
+from classwise.models.rectifier import Rectifier
 
 
 def resnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
@@ -20,7 +21,7 @@ def resnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
         OrderedDict(
             stem=convolution(channels, width, 3),
             norm=nn.BatchNorm2d(width),
-            relu=nn.ReLU(),
+            relu=Rectifier(),
             **_four_stages(Residual, width),
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),
@@ -39,7 +40,7 @@ def preactresnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
             stem=convolution(channels, width, 3),
             **_four_stages(PreActivated, width),
             norm=nn.BatchNorm2d(8 * width),
-            relu=nn.ReLU(),
+            relu=Rectifier(),
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),
         )
@@ -56,7 +57,7 @@ def resnet50(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
         OrderedDict(
             stem=convolution(channels, width, 7, 2),
             norm=nn.BatchNorm2d(width),
-            relu=nn.ReLU(),
+            relu=Rectifier(),
             shrink=nn.MaxPool2d(3, 2, padding=1),
             stage1=stage(Bottleneck, width, 4 * width, 3, 1),
             stage2=stage(Bottleneck, 4 * width, 8 * width, 4, 2),
@@ -81,6 +82,7 @@ class Residual(nn.Module):
         self.norm1 = nn.BatchNorm2d(outside)
         self.conv2 = convolution(outside, outside, 3)
         self.norm2 = nn.BatchNorm2d(outside)
+        self.relu = Rectifier()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
             self.shortcut = nn.Sequential(
@@ -89,8 +91,9 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch to the shortcut, then rectify."""
-        branch = self.norm2(self.conv2(relu(self.norm1(self.conv1(x)))))
-        return relu(branch + self.shortcut(x))
+        branch = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
+        out: Tensor = self.relu(branch + self.shortcut(x))
+        return out
 
 
 class Bottleneck(nn.Module):
@@ -108,6 +111,7 @@ class Bottleneck(nn.Module):
         self.norm2 = nn.BatchNorm2d(narrow)
         self.conv3 = convolution(narrow, outside, 1)
         self.norm3 = nn.BatchNorm2d(outside)
+        self.relu = Rectifier()
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
             self.shortcut = nn.Sequential(
@@ -116,9 +120,10 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch to the shortcut, then rectify."""
-        branch = relu(self.norm1(self.conv1(x)))
-        branch = relu(self.norm2(self.conv2(branch)))
-        return relu(self.norm3(self.conv3(branch)) + self.shortcut(x))
+        branch = self.relu(self.norm1(self.conv1(x)))
+        branch = self.relu(self.norm2(self.conv2(branch)))
+        out: Tensor = self.relu(self.norm3(self.conv3(branch)) + self.shortcut(x))
+        return out
 
 
 class PreActivated(nn.Module):
@@ -133,13 +138,14 @@ class PreActivated(nn.Module):
         self.conv1 = convolution(inside, outside, 3, stride)
         self.norm2 = nn.BatchNorm2d(outside)
         self.conv2 = convolution(outside, outside, 3)
+        self.relu = Rectifier()
         changes = stride != 1 or inside != outside
         self.shortcut = convolution(inside, outside, 1, stride) if changes else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch to the shortcut; the sum stays as it is."""
-        active = relu(self.norm1(x))
-        branch = self.conv2(relu(self.norm2(self.conv1(active))))
+        active = self.relu(self.norm1(x))
+        branch = self.conv2(self.relu(self.norm2(self.conv1(active))))
         out: Tensor = branch + (x if self.shortcut is None else self.shortcut(active))
         return out
 

@@ -6,21 +6,23 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
+from classwise.models.rectifier import Rectifier
+
 
 def cnn(channels: int, *, width: int = 16) -> tuple[nn.Module, int]:
     """Three plain convolutions and a hidden layer, without BatchNorm; any input size."""
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, width, 3, padding=1),
-            relu1=nn.ReLU(inplace=True),
+            relu1=Rectifier(),
             conv2=nn.Conv2d(width, 2 * width, 3, padding=1),
-            relu2=nn.ReLU(inplace=True),
+            relu2=Rectifier(),
             conv3=nn.Conv2d(2 * width, 4 * width, 3, stride=2, padding=1),
-            relu3=nn.ReLU(inplace=True),
+            relu3=Rectifier(),
             pool=nn.AdaptiveAvgPool2d(4),
             flatten=nn.Flatten(),
             hidden=nn.Linear(64 * width, 8 * width),
-            relu4=nn.ReLU(inplace=True),
+            relu4=Rectifier(),
         )
     ), 8 * width
 
@@ -48,7 +50,7 @@ def _block(inside: int, outside: int, shrink: bool = False) -> nn.Sequential:
         nn.Conv2d(inside, outside, 3, padding=1, bias=False),
         nn.BatchNorm2d(outside),
         *([nn.MaxPool2d(2, ceil_mode=True)] if shrink else []),
-        nn.ReLU(inplace=True),
+        Rectifier(),
     )
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from torch import nn
 
 from classwise.errors import ClasswiseError
+from classwise.models.rectifier import Rectifier
 from classwise.models.resnet import PreActivated, convolution, stage
 
 
@@ -30,7 +31,7 @@ def wrn(channels: int, *, depth: int = 28, widen: int = 10) -> tuple[nn.Module, 
             stage2=stage(PreActivated, width, 2 * width, count, 2),
             stage3=stage(PreActivated, 2 * width, 4 * width, count, 2),
             norm=nn.BatchNorm2d(4 * width),
-            relu=nn.ReLU(),
+            relu=Rectifier(),
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),
         )

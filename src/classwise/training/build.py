@@ -14,6 +14,7 @@ from classwise.errors import ClasswiseError
 from classwise.models import build_model
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
+from classwise.models.layout import training_layout
 from classwise.recipe import Recipe
 from classwise.record.run_folder import load_model
 from classwise.training.begin import Begun, begin_from
@@ -41,7 +42,7 @@ def model_to_train(
 ) -> tuple[nn.Module, Begun | None]:
     """A model with seeded weights, or with those that the run begins from, and its frozen parts."""
     model = build_model(**about["network"], seed=config.seed).to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model.to(memory_format=training_layout(model, device))  # type: ignore[call-overload]
     begun = None if config.begin is None else begin_from(model, config.begin, about)
     freeze(model, config.freeze)
     if begun is not None:

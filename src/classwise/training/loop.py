@@ -7,7 +7,6 @@ load -> split -> batch -> attack -> mix -> loss -> step -> counts -> average -> 
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +46,7 @@ from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, remarks
 from classwise.training.step import Step
+from classwise.training.tally import Tally
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
@@ -193,8 +193,7 @@ class Trainer:
         config, moment = self.config, self._moment(state.epoch)
         settings = state.settings.to(self.device)
         order, keys = visits(self.train_data, self.train_labels, self.slots.sampler, moment)
-        counts: dict[Seen, ClassCounts] = {}
-        sums: dict[str, float] = {}
+        tally = Tally(self.device)
         kept = {name: dict(values) for name, values in state.regularisers.items()}
         details = self.chain.details(state.epoch + 1)
         extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
@@ -205,26 +204,23 @@ class Trainer:
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
                 if self.chain.due(number):  # somebody does not wait for the boundary
-                    state = self.renew_policies(state, counts, number)
+                    self._check(tally, state.epoch)
+                    state = self.renew_policies(state, tally.counts, number)
                     settings = state.settings.to(self.device)
                 batch = replace(batch, index=keys[done : done + len(batch)])
                 done += len(batch)
                 set_rate(self.optimiser, self.pace.rate(state.epoch, number))
                 now = settings.shrunk(self.pace.eps_share(state.epoch, number))
                 seen, losses = self.step(batch, now, kept, moment, details, extra_look)
-                if not math.isfinite(losses["total"]):
-                    where = f"batch {number + 1} of {len(self.train_data)}"
-                    raise self._diverged(state.epoch, where, losses["total"])
-                for key, value in seen.items():
-                    counts[key] = counts[key] + value if key in counts else value
-                for name, loss in losses.items():
-                    sums[name] = sums.get(name, 0.0) + loss * len(batch)
+                tally.add(seen, losses, len(batch))
+                if tally.due:
+                    self._check(tally, state.epoch)
                 progress.batch()
+        self._check(tally, state.epoch)
         if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
             raise self._diverged(state.epoch, "its last batch", float("nan"))
-        means = {name: value / done for name, value in sums.items()}
-        on_host = {key: value.to("cpu") for key, value in counts.items()}
-        return replace(state, regularisers=kept), on_host, means
+        on_host = {key: value.to("cpu") for key, value in tally.counts.items()}
+        return replace(state, regularisers=kept), on_host, tally.means()
 
     def boundary(
         self, state: Progression, counts: Mapping[Seen, ClassCounts], losses: Mapping[str, float]
@@ -289,6 +285,13 @@ class Trainer:
 
     def _moment(self, epoch: int) -> Moment:
         return Moment(self.config.seed, epoch, self.config.epochs)
+
+    def _check(self, tally: Tally, epoch: int) -> None:
+        """Stop where a loss is no number."""
+        found = tally.first_diverged()
+        if found is not None:
+            where = f"batch {found[0] + 1} of {len(self.train_data)}"
+            raise self._diverged(epoch, where, found[1])
 
     def _diverged(self, epoch: int, where: str, value: float) -> ClasswiseError:
         return ClasswiseError(

@@ -17,6 +17,7 @@ from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import ClassSettings, Seen
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
+from classwise.models.layout import training_layout
 from classwise.models.twin import Following
 from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
 from classwise.slots import Slots
@@ -40,6 +41,10 @@ class Step:
     device: torch.device
 
     @cached_property
+    def _plain_layout(self) -> bool:
+        return training_layout(self.model, self.device) == torch.contiguous_format
+
+    @cached_property
     def _twin(self) -> Following:
         return Following(self.model)
 
@@ -51,16 +56,15 @@ class Step:
         moment: Moment,
         details: frozenset[str],
         count_robust: bool,
-    ) -> tuple[dict[Seen, ClassCounts], dict[str, float]]:
-        """Take the step; class counts of each view and the parts of the loss.
+    ) -> tuple[dict[Seen, ClassCounts], dict[str, Tensor]]:
+        """Take the step; class counts of each view and the parts of the loss, all on the device.
 
         `kept` is the memory of regularisers and of carried perturbations, brought up to date.
         `details` are what the class counts must hold, and `count_robust` says whether the attacked
         images must be among them. Of a batch that is replayed, counts and losses are the last's.
         """
-        batch = replace(
-            batch, images=self.augment(batch.images, batch.index, moment.seed, moment.epoch)
-        )
+        images = self.augment(batch.images, batch.index, moment.seed, moment.epoch)
+        batch = replace(batch, images=images.contiguous() if self._plain_layout else images)
         rows, teacher = settings.rows(batch.labels), None
         if self.teacher is not None:
             with torch.no_grad():
@@ -112,12 +116,12 @@ class Step:
             outer = Outer(found, batch.labels, rows, soft, teacher)
             terms = objective.terms(outer)
             loss = total(terms, self._reduction(moment))
-            parts = {term.name: float(term.values.detach().mean()) for term in terms}
+            parts = {term.name: term.values.detach().mean() for term in terms}
             states = dict(kept)
             for rule in slots.regularisers:
                 penalty, states[rule.name] = rule.penalty(outer, kept[rule.name])
-                loss, parts[rule.name] = loss + penalty, float(penalty.detach())
-            seen.update(outputs=found, parts=parts, states=states, total=loss.item())
+                loss, parts[rule.name] = loss + penalty, penalty.detach()
+            seen.update(outputs=found, parts=parts, states=states, total=loss.detach())
             return loss
 
         rule = slots.step_rule or plain_step

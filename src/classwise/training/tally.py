@@ -1,0 +1,64 @@
+"""What an epoch adds up to, kept where it was computed: a step never waits for a number."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from classwise.classes.counts import ClassCounts
+from classwise.classes.settings import Seen
+
+EVERY = 1.0  # seconds between two looks at the losses of a GPU
+
+
+class Tally:
+    """Class counts and losses of the batches of an epoch."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
+        self.counts: dict[Seen, ClassCounts] = {}
+        self._losses: dict[str, list[Tensor]] = {}
+        self._sizes: list[int] = []
+        self._looked, self._seen = clock(), 0  # when last, and at how many batches
+        self._clock = clock
+        self._every = 0.0 if device.type == "cpu" else EVERY  # there nobody has to wait for them
+
+    def add(
+        self, counts: Mapping[Seen, ClassCounts], losses: Mapping[str, Tensor], size: int
+    ) -> None:
+        """Take in a batch of `size` images, with the mean of each loss."""
+        for seen, value in counts.items():
+            self.counts[seen] = self.counts[seen] + value if seen in self.counts else value
+        for name, loss in losses.items():
+            self._losses.setdefault(name, []).append(loss)
+        self._sizes.append(size)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to look for a loss that is no number."""
+        return self._clock() - self._looked >= self._every
+
+    def first_diverged(self) -> tuple[int, float] | None:
+        """The first batch whose loss is not finite, counted from 0, and that loss."""
+        self._looked, begin = self._clock(), self._seen
+        self._seen = len(self._sizes)
+        fresh = self._losses.get("total", [])[begin:]
+        for number, loss in enumerate(torch.stack(fresh).tolist() if fresh else (), begin):
+            if not math.isfinite(loss):
+                return number, loss
+        return None
+
+    def means(self) -> dict[str, float]:
+        """Every loss, averaged over the images."""
+        images = sum(self._sizes)
+        return {
+            name: sum(
+                loss * size
+                for loss, size in zip(torch.stack(all_of_it).tolist(), self._sizes, strict=True)
+            )
+            / images
+            for name, all_of_it in self._losses.items()
+        }
