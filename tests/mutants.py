@@ -55,6 +55,10 @@ INTERVALS = tuple(
     )
 )
 
+ANSWERS = ("statistics/test_noisy_answers.py",)
+SMOOTHED = ("attacks/test_smoothing.py",)
+BRACKETS = ("judging/test_brackets.py",)
+
 _QUESTION = "auditing/question.py"
 _APGD = "attacks/search/apgd.py"
 _FAB = "attacks/search/fab.py"
@@ -68,6 +72,8 @@ _FAST = "methods/wong2020_fast.py"
 _FREE = "methods/shafahi2019_free.py"
 _ATTA = "methods/zheng2020_atta.py"
 _DAFA = "methods/lee2024_dafa.py"
+_ANSWERS = "statistics/smoothing.py"
+_SMOOTHING = "attacks/smoothing.py"
 
 # fmt: off
 MUTANTS = (
@@ -260,5 +266,35 @@ MUTANTS = (
            "DAFA favours the easy classes"),
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
+    # --- certificates and attacks of a smoothed model
+    Mutant(_ANSWERS, "estimation.sum(axis=1), alpha)", "estimation.sum(axis=1), 2 * alpha)",
+           ANSWERS, "certificates are wrong twice as often as they say"),
+    Mutant(_ANSWERS, "share > 0.5", "share > 0.3", ANSWERS,
+           "it names a class where it must abstain"),
+    Mutant(_ANSWERS, "2 * stats.binom.sf", "stats.binom.sf", ANSWERS,
+           "falls are confirmed too easily"),
+    Mutant(_ANSWERS, "(low - down) / (1 - down)", "low", BRACKETS,
+           "the lower bound of a class forgets false certificates"),
+    Mutant(_ANSWERS, "high / (1 - up)", "high", BRACKETS,
+           "the upper bound of a class forgets false falls"),
+    Mutant(_SMOOTHING, "Draws(seed, \"smoothing estimation\")",
+           "Draws(seed, \"smoothing selection\")", SMOOTHED,
+           "a class is chosen on the answers that bound its share"),
+    Mutant(_SMOOTHING, "Draws(seed, \"smoothing confirmation\")",
+           "Draws(seed, \"smoothing attack\")", SMOOTHED,
+           "a fall is confirmed by noise that the attack has seen"),
+    Mutant(_SMOOTHING, "(radius > 0) & (radius >= threat.at(batch.index).numpy())", "(radius > 0)",
+           SMOOTHED, "every certificate counts, however short"),
+    Mutant(_SMOOTHING, "predicted = np.where(sure, classes, labels)", "predicted = classes",
+           SMOOTHED, "an image of which nothing is certain falls"),
+    Mutant("attacks/noise.py", "alpha=sigma", "alpha=1", SMOOTHED, "noise of another size"),
+    Mutant("attacks/noise.py", "pair % count", "pair * 0", SMOOTHED, "every draw is the same"),
+    Mutant("record/rows.py", "(found.certified_radius >= reached)", "(found.certified_radius > 0)",
+           SMOOTHED, "another radius is answered as if it were 0"),
+    Mutant("data/augment.py", "return moved + self.sigma * noise",
+           "return (moved + self.sigma * noise).clamp(0, 1)", ("methods/test_methods_noise.py",),
+           "a model is trained on other noise than it is smoothed with"),
+    Mutant("auditing/flags.py", "(reach >= inside) & ", "", BRACKETS,
+           "an attack outside the certified radius raises a flag"),
 )
 # fmt: on

@@ -30,5 +30,5 @@ class Plan:
         if needy and self.subject.black_box:
             raise ClasswiseError(
                 f"{', '.join(needy)} needs gradients, but the model is a black box; "
-                "use clean,square"
+                "use clean,square, or under L2 smoothing"
             )

@@ -132,6 +132,9 @@ def audit(
     With --question the exit code is the answer: 0 yes, 1 no, 3 undecided.
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
+
+    What is certified, and what an attack leaves, of the model smoothed with Gaussian noise:
+    classwise audit runs/mine --norm L2 --eps 0.25 --attacks "clean,smoothing,smoothed-pgd-20"
     """
     from classwise.data.sources import with_option
     from classwise.doors.targets import audit_target

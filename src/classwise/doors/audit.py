@@ -51,7 +51,7 @@ def audit(
 
     The model may be a torch module or a function; it is used in eval mode on its own device and
     left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
-    `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
+    `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats in [0, 1],
     shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or data set
     of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects of ours,
     torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or one per
