@@ -28,6 +28,7 @@ WALK = {
     "content": [],
     "statistics": [
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
+        *("ranks", "redrawn", "two_rates", "permuted"),
     ],
     "data": [
         *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
@@ -37,10 +38,12 @@ WALK = {
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
+        "penultimate",
         *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
+        "features",
         *("carried", "judged", "condition", "quick.reach", "quick.patches"),
         *("search.state", "search.engine", "search.dlr", "search.pgd", "search.apgd"),
         *("search.fab", "search.deepfool", "search.square_moves", "search.square"),
@@ -60,10 +63,11 @@ WALK = {
             "record",
             "lines",
         ),
-        *("tensors", "run_folder"),
+        *("tensors", "means", "run_folder"),
     ],
     "auditing": [
         *("plan", "run", "progress", "flags", "first_look", "health", "question", "sequential"),
+        "means",
     ],
     "classes": [],
     "objective": [],
@@ -79,6 +83,7 @@ WALK = {
     "judging": [
         *("rates", "groups", "group_files", "showing", "metrics", "reports", "audits"),
         *("compare", "samples", "contract", "gate_report", "gate"),
+        *("agreement", "asymmetry", "similarity", "vulnerable", "universal"),
     ],
     "report": [],
     "doors": [
@@ -87,6 +92,8 @@ WALK = {
         "health",
         "attacks",
         "autoattack",
+        "universality",
+        "features",
         "folders",
         "wish",
         "pointed_at",
@@ -95,7 +102,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "printing", "lists", "training", "auditing", "universality", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

@@ -1,6 +1,11 @@
 """The command line: thin, and quick to answer because heavy imports wait inside the commands."""
 
-from classwise.cli import auditing, lists, training  # noqa: F401  (their commands join the app)
+from classwise.cli import (  # noqa: F401  (their commands join the app)
+    auditing,
+    lists,
+    training,
+    universality,
+)
 from classwise.cli.app import app, main
 
 __all__ = ["app", "main"]
