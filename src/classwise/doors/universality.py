@@ -75,8 +75,8 @@ def similarity(
 ) -> ClassMeans:
     """Mean logits of every class, made by one pass over images as they are and kept in the run.
 
-    What is there already for the same model and images is returned as it is; with fewer images
-    (`limit`, balanced) it is made anew.
+    What is there already for the same model and data, over as many images or more, is returned as
+    it is. `limit` chooses so many images, balanced.
     """
     trained = Run(Path(run))
     images = choose_split(open_data(trained.config.data), split)
@@ -86,7 +86,7 @@ def similarity(
     subject = Subject.of(model, images.images, images.num_classes, width=batch_size)
     known = read_means(trained.path, subject.identity, data.identity)
     chosen = data.take(balanced_subset(images.labels, limit, seed=0)) if limit else data
-    if known is not None and int(known.sizes.sum()) == len(chosen):
+    if known is not None and int(known.sizes.sum()) >= len(chosen):
         return known
     with Bar(quiet, f"{trained.name} {weights}") as bar:
         found = class_means(subject, chosen.on(home), weights=weights, split=split, listener=bar)
