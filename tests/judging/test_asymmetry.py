@@ -1,10 +1,8 @@
 """A taken for B against B taken for A, pair by pair; and the worst class over epochs."""
 
-import json
-
 import numpy as np
 import pytest
-from agreeing import NAMES, audited_run
+from agreeing import NAMES, audited_run, history
 from ledgers import verdicts
 from scipy import stats
 
@@ -57,23 +55,6 @@ def test_even_confusions_are_not_called_uneven():
         found = Asymmetry.of(verdicts(np.arange(600), predicted, labels), NAMES)
         wrong += bool(found.uneven)
     assert wrong <= 4  # at most 5 % of 40, and two deviations
-
-
-def history(folder, rows, watched=()):
-    """Write what a training would have: (class rates) of each epoch."""
-    rates = [{"overall": 0.5, "by_class": row} for row in rows]
-    lines = [
-        {
-            "epoch": epoch,
-            "loss": {},
-            "train": {},
-            "valid": {"live": {"clean": one, "pgd-10": one}},
-        }
-        for epoch, one in enumerate(rates, 1)
-    ]
-    (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    looks = [{"epoch": e, "test:pgd-2": {"overall": 0.5, "by_class": row}} for e, row in watched]
-    (folder / "watch.jsonl").write_text("".join(json.dumps(line) + "\n" for line in looks))
 
 
 class TestOverEpochs:
