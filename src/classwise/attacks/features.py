@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from classwise.attacks.ball import L2_BALL
+from classwise.attacks.ball import L2_BALL, per_image
 from classwise.attacks.losses import CrossEntropy
 from classwise.attacks.pgd import pgd
 from classwise.draws import Draws
@@ -24,13 +23,6 @@ from classwise.types import Batch, Images, Labels, LogitModel
 
 RESTORED, TARGETED = ("robust", "nonrobust"), ("random", "deterministic")
 KINDS = (*RESTORED, *TARGETED)
-
-
-class Pictures(Protocol):
-    """Where images are by their number."""
-
-    def __call__(self, rows: Tensor) -> Images:
-        """Images in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +109,22 @@ def towards_features(
 ) -> Images:
     """Descend ‖g(x_r) − g(x)‖₂ from `start` by steps of one length, inside [0, 1].
 
-    x_r ← clip(x_r − η·∇/‖∇‖₂)
+    x_r ← clip(x_r − η·∇/‖∇‖₂); of all these images the one nearest to the wanted features is kept.
     """
     with torch.no_grad():
         wanted = features(images)
     length = torch.full((len(images),), settings.step, device=images.device, dtype=images.dtype)
-    current = start.detach()
-    for _ in range(settings.steps):
-        current.requires_grad_()
-        with torch.enable_grad():
+    current, best = start.detach(), start.detach().clone()
+    least = torch.full_like(length, float("inf"))
+    for number in range(settings.steps + 1):
+        current.requires_grad_(number < settings.steps)
+        with torch.set_grad_enabled(number < settings.steps):
             # the square has the same direction, and a gradient at zero, too
-            away = (features(current) - wanted).square().sum()
-            (slope,) = torch.autograd.grad(away, current)
-        current = (current.detach() - L2_BALL.uphill(slope, length)).clamp_(0, 1)
-    return current
+            away = (features(current) - wanted).square().sum(1)
+        nearer = away.detach() < least
+        best = torch.where(per_image(nearer), current.detach(), best)
+        least = torch.where(nearer, away.detach().to(least.dtype), least)
+        if number < settings.steps:
+            (slope,) = torch.autograd.grad(away.sum(), current)
+            current = (current.detach() - L2_BALL.uphill(slope, length)).clamp_(0, 1)
+    return best
