@@ -45,6 +45,9 @@ AWP = (
     "methods/test_methods_awp.py::test_weights_are_back_bit_for_bit_before_the_update",
 )
 DAFA = ("methods/test_methods_dafa.py::TestWeights",)
+RANKS = ("statistics/test_redrawn.py",)
+UNEVEN = ("judging/test_asymmetry.py::test_every_pair_has_its_test_and_its_interval",)
+FEATURES = ("attacks/test_features.py",)
 PAIRED = ("statistics/test_paired.py::TestMcNemar",)
 INTERVALS = tuple(
     f"statistics/test_intervals.py::{test}"
@@ -296,5 +299,17 @@ MUTANTS = (
            "a model is trained on other noise than it is smoothed with"),
     Mutant("auditing/flags.py", "(reach >= inside) & ", "", BRACKETS,
            "an attack outside the certified radius raises a flag"),
+    Mutant("statistics/redrawn.py", "high = np.maximum(ends[1], 2 * value - ends[0])",
+           "high = ends[1]", RANKS, "runs of the same order look as if they differed"),
+    Mutant("statistics/redrawn.py", "[labels, right.T.astype(np.int64)]",
+           "[labels, np.random.permutation(right.T).astype(np.int64)]", RANKS,
+           "images are drawn without the verdicts they have"),
+    Mutant("judging/asymmetry.py", "p = holm(every)[seen]", "p = every[seen]", UNEVEN,
+           "of many pairs of classes some look uneven by chance"),
+    Mutant("attacks/features.py", "(index + 1 + Draws", "(index + Draws", FEATURES,
+           "a feature image may begin as what it is to become"),
+    Mutant("attacks/features.py", "nearer = away.detach() < least",
+           "nearer = away.detach() < float('inf')", FEATURES,
+           "a feature image is the last one, however far it went astray"),
 )
 # fmt: on

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from classwise.doors.attacks import PGD as PGD
     from classwise.doors.audit import audit as audit
     from classwise.doors.autoattack import AutoAttack as AutoAttack
+    from classwise.doors.features import make_features as make_features
     from classwise.doors.folders import diff as diff
     from classwise.doors.folders import gate as gate
     from classwise.doors.folders import report as report
     from classwise.doors.health import check_health as check_health
+    from classwise.doors.universality import agree as agree
+    from classwise.doors.universality import similarity as similarity
     from classwise.errors import ClasswiseError as ClasswiseError
     from classwise.judging.audits import read_ledger as read_ledger
     from classwise.judging.metrics import ClassReport as ClassReport
@@ -45,15 +48,18 @@ _HOMES = {
     "Run": "classwise.training.run",
     "Slots": "classwise.slots",
     "TrainConfig": "classwise.training.config",
+    "agree": "classwise.doors.universality",
     "audit": "classwise.doors.audit",
     "check_health": "classwise.doors.health",
     "diff": "classwise.doors.folders",
     "estimate": "classwise.training.estimate",
     "gate": "classwise.doors.folders",
     "load_recipe": "classwise.recipe_text",
+    "make_features": "classwise.doors.features",
     "open_data": "classwise.data.sources",
     "read_ledger": "classwise.judging.audits",
     "report": "classwise.doors.folders",
+    "similarity": "classwise.doors.universality",
     "train": "classwise.training.loop",
 }
 

@@ -1,11 +1,6 @@
 """The command line: thin, and quick to answer because heavy imports wait inside the commands."""
 
 from classwise.cli import (  # noqa: F401  (their commands join the app)
-    auditing,
-    caching,
-    comparing,
-    lists,
-    training,
 )
 from classwise.cli.app import app, main
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from classwise.doors.universality import agree
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.compare import Difference
@@ -12,7 +13,8 @@ from classwise.judging.gate import GateReport
 from classwise.judging.gate import gate as hold_against
 from classwise.judging.groups import CLASS
 from classwise.judging.samples import diff_samples, read_samples
-from classwise.report import tables
+from classwise.judging.universal import Agreement
+from classwise.report import agreement, tables
 from classwise.report.html import write_report
 from classwise.report.runs import ReportRun, load_runs
 
@@ -21,6 +23,12 @@ _TABLES = {
     ".csv": tables.csv_table,
     ".json": tables.json_text,
     ".tex": tables.latex_table,
+}
+
+_AGREEMENT = {
+    ".md": agreement.markdown_agreement,
+    ".csv": agreement.csv_agreement,
+    ".json": agreement.json_agreement,
 }
 
 
@@ -63,7 +71,7 @@ def report(
         raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
     loaded = load_runs([Path(run) for run in many])
     if to.suffix not in _TABLES:
-        write_report(loaded, to)
+        write_report(loaded, to, *_agreement(many))
         return loaded
     audits = [entry for run in loaded for entry in run.audits]
     write_atomically(to, _TABLES[to.suffix](audits).encode())
@@ -71,6 +79,37 @@ def report(
     if groups:
         write_atomically(groups_file(to), groups.encode())
     return loaded
+
+
+def write_agreement(
+    runs: Sequence[str | Path], found: Sequence[Agreement], out: str | Path
+) -> list[Path]:
+    """Write how far runs agree, in the format of the file's ending; all files that were written.
+
+    A page has the rest of the report, too; beside a `.csv` of pairs stands one of classes.
+    """
+    to = Path(out)
+    if to.suffix in (".html", ".htm"):
+        write_report(load_runs([Path(run) for run in dict.fromkeys(runs)]), to, found)
+    elif to.suffix in _AGREEMENT:
+        write_atomically(to, _AGREEMENT[to.suffix](found).encode())
+    else:
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv or .json")
+    if to.suffix != ".csv":
+        return [to]
+    classes = to.with_suffix(".classes.csv")
+    write_atomically(classes, agreement.csv_class_ranks(found).encode())
+    return [to, classes]
+
+
+def _agreement(runs: Sequence[str | Path]) -> tuple[list[Agreement], str]:
+    """How far several runs agree on the classes, or why that cannot be said."""
+    if len(runs) < 2:
+        return [], ""
+    try:
+        return agree(runs), ""
+    except ClasswiseError as reason:
+        return [], f"Not compared: {reason}."
 
 
 def groups_file(to: Path) -> Path:

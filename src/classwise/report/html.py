@@ -13,6 +13,8 @@ from plotly.offline import get_plotlyjs
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
+from classwise.judging.universal import Agreement
+from classwise.report.agreement import page_agreement
 from classwise.report.brackets import HEADS, page_brackets
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
@@ -36,16 +38,26 @@ from classwise.statistics.intervals import wilson
 __all__ = ["ReportRun", "load_runs", "write_report"]
 
 
-def write_report(runs: Sequence[ReportRun], out: Path) -> None:
-    """Write the page for these runs; they must be of the same classes."""
+def write_report(
+    runs: Sequence[ReportRun], out: Path, agreement: Sequence[Agreement] = (), apart: str = ""
+) -> None:
+    """Write the page for these runs; they must be of the same classes.
+
+    `agreement` between them is a section of its own; `apart` says why there is none.
+    """
     audits = [audit for run in runs for audit in run.audits]
     if not audits:
         raise ClasswiseError("nothing to report: none of these runs has an audit")
     _check_same_classes(audits)
-    write_atomically(out, _render(runs, audits).encode())
+    write_atomically(out, _render(runs, audits, agreement, apart).encode())
 
 
-def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
+def _render(
+    runs: Sequence[ReportRun],
+    audits: Sequence[AuditedWeights],
+    agreement: Sequence[Agreement],
+    apart: str,
+) -> str:
     rows = summary_rows(audits)
     report = next(iter(audits[0].report.values()))
     environment = Environment(
@@ -59,7 +71,8 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     page = environment.get_template("report.html").render(
         plotly=Markup(get_plotlyjs()),  # our own dependency's text, the only one not escaped
-        data=page_data(rows, runs),
+        data={**page_data(rows, runs), "agreement": page_agreement(agreement)},
+        apart=apart,
         rows=rows,
         groups=shown(rows),
         measures=MEASURES,
