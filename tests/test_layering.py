@@ -36,8 +36,9 @@ WALK = {
         *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
-        *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
-        *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
+        *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "misfits", "card"),
+        *("asking", "at_once", "blackbox", "averaged", "normalised", "layouts", "fitting"),
+        *("twin", "subject"),
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
@@ -60,7 +61,7 @@ WALK = {
             "record",
             "lines",
         ),
-        *("tensors", "run_folder"),
+        *("tensors", "state_dict", "run_folder", "opening"),
     ],
     "auditing": [
         *("plan", "run", "progress", "flags", "first_look", "health", "question", "sequential"),
@@ -84,6 +85,7 @@ WALK = {
     "doors": [
         "findings",
         "audit",
+        "loading",
         "health",
         "attacks",
         "autoattack",
@@ -95,7 +97,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "opening", "printing", "lists", "training", "auditing", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from classwise.doors.folders import gate as gate
     from classwise.doors.folders import report as report
     from classwise.doors.health import check_health as check_health
+    from classwise.doors.loading import load_model as load_model
     from classwise.errors import ClasswiseError as ClasswiseError
     from classwise.judging.audits import read_ledger as read_ledger
     from classwise.judging.metrics import ClassReport as ClassReport
@@ -50,6 +51,7 @@ _HOMES = {
     "diff": "classwise.doors.folders",
     "estimate": "classwise.training.estimate",
     "gate": "classwise.doors.folders",
+    "load_model": "classwise.doors.loading",
     "load_recipe": "classwise.recipe_text",
     "open_data": "classwise.data.sources",
     "read_ledger": "classwise.judging.audits",

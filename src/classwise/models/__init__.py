@@ -18,9 +18,15 @@ from classwise.errors import ClasswiseError, OwnCodeError, unknown
 from classwise.limits import LARGEST_OPTION, MOST_WEIGHTS
 from classwise.models.classifier import Classifier
 from classwise.models.extra import with_extra_outputs
-from classwise.models.resnet import preactresnet18, resnet18, resnet50
+from classwise.models.resnet import (
+    preactresnet18,
+    preactresnet18_nobn,
+    preactresnet18_raw,
+    resnet18,
+    resnet50,
+)
 from classwise.models.small import cnn, resnet9
-from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10
+from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10, wrn_silu
 from classwise.spelling import Call, parse_call
 
 MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
@@ -29,9 +35,12 @@ MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "resnet18": resnet18,
     "resnet50": resnet50,
     "preactresnet18": preactresnet18,
+    "preactresnet18-nobn": preactresnet18_nobn,
+    "preactresnet18-raw": preactresnet18_raw,
     "wrn": wrn,
     "wrn-28-10": wrn_28_10,
     "wrn-34-10": wrn_34_10,
+    "wrn-silu": wrn_silu,
 }
 
 
@@ -127,6 +136,11 @@ def names_own_model(spec: str) -> bool:
     (True, False)
     """
     return ":" in spec.partition("(")[0]
+
+
+def names_built_in(spec: str) -> bool:
+    """Whether a spec names an architecture of this package, which normalises by itself."""
+    return parse_call(spec).name in MODELS
 
 
 def import_object(spec: str) -> Any:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from classwise.errors import ClasswiseError, unknown
 from classwise.limits import LARGEST_OPTION, MOST_CLASSES
 from classwise.models import MODELS, build_model, names_own_model
+from classwise.models.misfits import Misfits
 from classwise.spelling import parse_call
 
 
@@ -106,21 +107,9 @@ def _check_options(spec: str, where: str) -> None:
 
 def _compare(wanted: Mapping[str, Tensor], there: Mapping[str, Tensor], where: str) -> None:
     """Refuse tensors that are not those of the model: missing, left over or of another shape."""
-    missing = sorted(wanted.keys() - there.keys())
-    left = sorted(there.keys() - wanted.keys())
-    other = [
-        f"{name} is {tuple(there[name].shape)}, not {tuple(wanted[name].shape)}"
-        for name in sorted(wanted.keys() & there.keys())
-        if wanted[name].shape != there[name].shape
-    ]
-    words = [
-        *(f"{name} is missing" for name in missing),
-        *(f"{name} belongs to no part of it" for name in left),
-        *other,
-    ]
-    if words:
-        more = f", and {len(words) - 3} more" if len(words) > 3 else ""
-        raise ClasswiseError(f"{where} does not fit its own model: {'; '.join(words[:3])}{more}")
+    misfits = Misfits.of(wanted, there)
+    if misfits:
+        raise ClasswiseError(f"{where} does not fit its own model: {misfits.words}")
 
 
 def _filled(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TypeAlias
 
 from torch import Tensor, nn
 from torch.nn.functional import relu
+
+Block: TypeAlias = Callable[[int, int, int], nn.Module]  # of inner and outer channels and a stride
 
 
 def resnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
@@ -40,6 +43,31 @@ def preactresnet18(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
             **_four_stages(PreActivated, width),
             norm=nn.BatchNorm2d(8 * width),
             relu=nn.ReLU(),
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+        )
+    ), 8 * width
+
+
+def preactresnet18_nobn(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
+    """Pre-activation ResNet-18 without BatchNorm before the pooling; 11,171,146 parameters."""
+    return _bare_preactivated(PreActivated, channels, width)
+
+
+def preactresnet18_raw(channels: int, *, width: int = 64) -> tuple[nn.Module, int]:
+    """The same with shortcuts from x itself, as in Wong et al. (2020); 11,171,146 parameters.
+
+    Its state dict cannot be told from that of `preactresnet18-nobn`, whose shortcuts see
+    relu(BN(x)).
+    """
+    return _bare_preactivated(RawShortcut, channels, width)
+
+
+def _bare_preactivated(block: Block, channels: int, width: int) -> tuple[nn.Module, int]:
+    return nn.Sequential(
+        OrderedDict(
+            stem=convolution(channels, width, 3),
+            **_four_stages(block, width),
             pool=nn.AdaptiveAvgPool2d(1),
             flatten=nn.Flatten(),
         )
@@ -144,9 +172,17 @@ class PreActivated(nn.Module):
         return out
 
 
-def stage(
-    block: Callable[[int, int, int], nn.Module], inside: int, outside: int, count: int, stride: int
-) -> nn.Sequential:
+class RawShortcut(PreActivated):
+    """The same, but where the shape changes the 1×1 convolution is one of x itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the branch to the shortcut; the sum stays as it is."""
+        branch = self.conv2(relu(self.norm2(self.conv1(relu(self.norm1(x))))))
+        out: Tensor = branch + (x if self.shortcut is None else self.shortcut(x))
+        return out
+
+
+def stage(block: Block, inside: int, outside: int, count: int, stride: int) -> nn.Sequential:
     """`count` blocks in a row; the first one changes width and resolution."""
     first = block(inside, outside, stride)
     return nn.Sequential(first, *(block(outside, outside, 1) for _ in range(count - 1)))
@@ -157,9 +193,7 @@ def convolution(inside: int, outside: int, size: int, stride: int = 1) -> nn.Con
     return nn.Conv2d(inside, outside, size, stride, padding=size // 2, bias=False)
 
 
-def _four_stages(
-    block: Callable[[int, int, int], nn.Module], width: int
-) -> dict[str, nn.Sequential]:
+def _four_stages(block: Block, width: int) -> dict[str, nn.Sequential]:
     return {
         "stage1": stage(block, width, width, 2, 1),
         "stage2": stage(block, width, 2 * width, 2, 2),

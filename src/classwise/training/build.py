@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from classwise.models import build_model
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.recipe import Recipe
-from classwise.record.run_folder import load_model
+from classwise.record.opening import Opening, open_model
 from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
 from classwise.training.parts import freeze
@@ -56,13 +55,14 @@ def model_to_train(
 
 
 def frozen_teacher(
-    recipe: Recipe, config: TrainConfig, num_classes: int, device: torch.device
+    recipe: Recipe, config: TrainConfig, network: Mapping[str, Any], device: torch.device
 ) -> nn.Module | None:
     """The model that the recipe learns from, if it does."""
-    path, named = recipe.slots.teacher, config.teacher_model or None
+    path, num_classes = recipe.slots.teacher, network["num_classes"]
     if path is None:
-        if named is not None:
-            raise ClasswiseError(f"teacher_model={named}, but {recipe.name} has no teacher")
+        for option in ("teacher_model", "teacher_normalise"):
+            if value := getattr(config, option):
+                raise ClasswiseError(f"{option}={value}, but {recipe.name} has no teacher")
         if recipe.slots.reference == "teacher":
             owner = recipe.owners["reference"]
             raise ClasswiseError(
@@ -70,10 +70,11 @@ def frozen_teacher(
                 f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
             )
         return None
-    teacher, about = load_model(Path(path), named)
-    if about["network"]["num_classes"] != num_classes:
+    how = Opening(config.teacher_model or None, normalise=config.teacher_normalise or None)
+    opened = open_model(path, how, num_classes, network["channels"])
+    if opened.about and opened.about["network"]["num_classes"] != num_classes:
         raise ClasswiseError(f"the teacher {path} does not have {num_classes} classes")
-    return teacher.to(device).requires_grad_(False)
+    return opened.model.to(device).requires_grad_(False)
 
 
 def check_outputs(model: nn.Module, network: Mapping[str, Any], shape: torch.Size) -> None:
