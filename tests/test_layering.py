@@ -36,7 +36,17 @@ WALK = {
         *("download", "longtail", "arrays", "sources"),
     ],
     "models": [
-        *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "misfits", "card"),
+        *(
+            "extra",
+            "classifier",
+            "small",
+            "resnet",
+            "wideresnet",
+            "zoo",
+            "__init__",
+            "misfits",
+            "card",
+        ),
         *("asking", "at_once", "blackbox", "averaged", "normalised", "layouts", "fitting"),
         *("twin", "subject"),
     ],

@@ -18,11 +18,23 @@ from classwise.files import given_path
 from classwise.models import build_model, names_built_in
 from classwise.models.fitting import fit
 from classwise.models.normalised import Normalisation, Normalised
+from classwise.models.zoo import (
+    PRETRAINED,
+    asks_for_weights,
+    published_classes,
+    with_weights,
+    zoo_of,
+)
 from classwise.record.description import check_description
 from classwise.record.opening import load_whole, open_model
 from classwise.record.state_dict import file_and_key, read_state_dict
-from classwise.spelling import average_and_keep
+from classwise.spelling import average_and_keep, parse_call
 from classwise.training.run import Run
+
+_RANDOM = (
+    "nobody trained this network, its weights are random: give a file of its weights with "
+    "--weights, or ask for published ones with NAME(pretrained=true)"
+)
 
 
 class Pointed(NamedTuple):
@@ -93,7 +105,9 @@ def _of_file(wish: Wish, images: Dataset) -> Pointed:
 
 def _of_spec(wish: Wish, images: Dataset) -> Pointed:
     """A model that is built: of the user's own, or out of a library."""
-    target = wish.target
+    target, zoo = wish.target, zoo_of(wish.target)
+    if zoo == "hf" and not wish.weights and PRETRAINED not in parse_call(target).options:
+        target = with_weights(target, True)  # who names a snapshot means its weights
     mean, deviation = images.channel_statistics
     model = build_model(
         target,
@@ -102,13 +116,23 @@ def _of_spec(wish: Wish, images: Dataset) -> Pointed:
         mean=mean,
         deviation=deviation,
     )
+    asked = bool(zoo) and asks_for_weights(target)
+    count = published_classes(model) if asked else None
+    if count not in (None, images.num_classes):
+        raise ClasswiseError(
+            f"the published weights of {target} are for {count} classes, and the data have "
+            f"{images.num_classes}: the head would be random; audit data of those classes, or "
+            f"train first: classwise train clean --model '{target}'"
+        )
+    random = bool(zoo) and not asked and not wish.weights
+    flags = (Flag("random-weights", _RANDOM),) if random else ()
     if wish.weights:
         path, key = _weights_of(wish)
         fitted = fit(read_state_dict(path, key)[0], model.state_dict())
         load_whole(model, fitted, path, target)
         if fitted.normalisation is not None:
             model = Normalised(model, fitted.normalisation)
-    return Pointed("given", target, model)
+    return Pointed("given", wish.target, model, flags)
 
 
 def normalisation_left(wish: Wish) -> Normalisation | None:
