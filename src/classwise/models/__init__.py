@@ -16,14 +16,32 @@ from torch import nn
 
 from classwise.errors import ClasswiseError, OwnCodeError, unknown
 from classwise.limits import LARGEST_OPTION, MOST_WEIGHTS
+from classwise.models.attention import vit_s_32, vit_s_224, xcit_s12_32, xcit_s12_224
 from classwise.models.classifier import Classifier
+from classwise.models.densenet import (
+    densenet121_32,
+    densenet121_224,
+    densenet169_32,
+    densenet169_224,
+)
 from classwise.models.extra import with_extra_outputs
+from classwise.models.inception import (
+    googlenet_32,
+    googlenet_224,
+    inception_v3_32,
+    inception_v3_299,
+)
+from classwise.models.plain import lenet, vgg16_32, vgg16_224, vgg19_32, vgg19_224
 from classwise.models.resnet import (
     preactresnet18,
     preactresnet18_nobn,
     preactresnet18_raw,
     resnet18,
+    resnet18_224,
+    resnet34_32,
+    resnet34_224,
     resnet50,
+    resnet50_32,
 )
 from classwise.models.small import cnn, resnet9
 from classwise.models.wideresnet import wrn, wrn_28_10, wrn_34_10, wrn_silu
@@ -32,9 +50,14 @@ from classwise.spelling import Call, parse_call
 
 MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "cnn": cnn,
+    "lenet": lenet,
     "resnet9": resnet9,
     "resnet18": resnet18,
+    "resnet18-224": resnet18_224,
+    "resnet34-32": resnet34_32,
+    "resnet34-224": resnet34_224,
     "resnet50": resnet50,
+    "resnet50-32": resnet50_32,
     "preactresnet18": preactresnet18,
     "preactresnet18-nobn": preactresnet18_nobn,
     "preactresnet18-raw": preactresnet18_raw,
@@ -42,6 +65,22 @@ MODELS: dict[str, Callable[..., tuple[nn.Module, int]]] = {
     "wrn-28-10": wrn_28_10,
     "wrn-34-10": wrn_34_10,
     "wrn-silu": wrn_silu,
+    "vgg16-32": vgg16_32,
+    "vgg16-224": vgg16_224,
+    "vgg19-32": vgg19_32,
+    "vgg19-224": vgg19_224,
+    "densenet121-32": densenet121_32,
+    "densenet121-224": densenet121_224,
+    "densenet169-32": densenet169_32,
+    "densenet169-224": densenet169_224,
+    "googlenet-32": googlenet_32,
+    "googlenet-224": googlenet_224,
+    "inception-v3-32": inception_v3_32,
+    "inception-v3-299": inception_v3_299,
+    "vit-s-32": vit_s_32,
+    "vit-s-224": vit_s_224,
+    "xcit-s12-32": xcit_s12_32,
+    "xcit-s12-224": xcit_s12_224,
 }
 
 

@@ -7,6 +7,7 @@ an architecture of its own, and the user says which is meant.
     RobustBench/robustbench     78fcc9e48a07a861268f295a777b975f25155964  model_zoo/architectures/
     MadryLab/robustness         a9541241defd9972e9334bfcdb804f6aefe24dc7  cifar_models/, attacker.py
     yaodongyu/TRADES            6e8e11b7c281371c2f027ffadfbaea80361f09de  models/wideresnet.py
+    torchvision 0.29.2 and timm 1.0.31, as published on PyPI
 """
 
 from __future__ import annotations
@@ -78,31 +79,92 @@ DEEPMIND = Layout(
     ),
 )
 
-LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "resnet18": (RESNET,),
-    "resnet50": (RESNET,),
-    "preactresnet18": (PREACT,),
-    "preactresnet18-nobn": (PREACT,),
-    "preactresnet18-raw": (PREACT,),
-    "wrn": (WIDE,),
-    "wrn-28-10": (WIDE,),
-    "wrn-34-10": (WIDE,),
-    "wrn-silu": (DEEPMIND,),
+VGG = Layout(
+    "torchvision",
+    (
+        (r"^features\.(\d)", r"features.layers.\1"),
+        (r"^classifier\.0\.", "features.hidden1."),
+        (r"^classifier\.3\.", "features.hidden2."),
+        (r"^classifier\.6\.", "head."),
+    ),
+)
+DENSE = Layout(
+    "torchvision",
+    (
+        (r"^features\.conv0\.", "features.stem."),
+        (r"^features\.norm0\.", "features.norm."),
+        (r"^features\.denseblock(\d)\.denselayer", r"features.dense\1.layer"),
+        (r"\.(norm|conv)\.([12])\.", r".\1\2."),  # files of before 2018
+        (r"^features\.transition", "features.turn"),
+        (r"^features\.norm5\.", "features.last."),
+        (r"^classifier\.", "head."),
+    ),
+)
+# Published weights of these two expect (x - 0.5) / 0.5, whatever their page says of ImageNet's.
+GOOGLE = Layout(
+    "torchvision", ((r"^(conv|inception)(\d)", r"features.\1\2"), _HEAD), unused=("aux1.", "aux2.")
+)
+INCEPTION = Layout(
+    "torchvision",
+    (
+        (r"^(Conv2d|Mixed)_", r"features.\1_"),
+        (r"\.(branch\w*?)_(\d)\.", r".\1.\2."),
+        (r"\.(branch\w*?)_(\d)([ab])\.", r".\1.\2.\3."),
+        (r"\.(branch\w*)\.(conv|bn)\.", r".\1.1.\2."),
+        _HEAD,
+    ),
+    unused=("AuxLogits.",),
+)
+VIT = Layout(
+    "timm",
+    (
+        (r"^patch_embed\.proj\.", "features.patches."),
+        (r"^cls_token$", "features.token"),
+        (r"^pos_embed$", "features.positions"),
+        (r"^(blocks|norm)\.", r"features.\1."),
+        (r"\.attn\.", "."),
+    ),
+)
+XCIT = Layout(
+    "timm and RobustBench",
+    (
+        (r"^patch_embed\.proj\.", "features.stem."),
+        (r"^cls_token$", "features.token"),
+        (r"^pos_embed(?:er)?\.token_projection\.", "features.places."),
+        (r"^(blocks|norm)\.", r"features.\1."),
+        (r"^cls_attn_blocks\.", "features.looks."),
+        (r"\.attn\.", "."),
+        (r"\.local_mp\.conv", ".near"),
+        (r"\.local_mp\.bn\.", ".bn."),
+    ),
+)
+
+_FAMILIES: dict[Layout, tuple[str, ...]] = {
+    RESNET: ("resnet18", "resnet18-224", "resnet34-32", "resnet34-224", "resnet50", "resnet50-32"),
+    PREACT: ("preactresnet18", "preactresnet18-nobn", "preactresnet18-raw"),
+    WIDE: ("wrn", "wrn-28-10", "wrn-34-10"),
+    DEEPMIND: ("wrn-silu",),
+    VGG: ("vgg16-32", "vgg16-224", "vgg19-32", "vgg19-224"),
+    DENSE: ("densenet121-32", "densenet121-224", "densenet169-32", "densenet169-224"),
+    GOOGLE: ("googlenet-32", "googlenet-224"),
+    INCEPTION: ("inception-v3-32", "inception-v3-299"),
+    VIT: ("vit-s-32", "vit-s-224"),
+    XCIT: ("xcit-s12-32", "xcit-s12-224"),
 }
+LAYOUTS = {name: layout for layout, names in _FAMILIES.items() for name in names}
 
 
 def layouts_of(spec: str) -> tuple[Layout, ...]:
     """The layouts in which weights of an architecture of ours are published."""
-    return LAYOUTS.get(parse_call(spec).name, ())
+    name = parse_call(spec).name
+    return (LAYOUTS[name],) if name in LAYOUTS else ()
 
 
 def architectures_of(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Architectures of ours in one of whose layouts all names are known; their sizes may differ."""
+    """Architectures of ours in whose layout all names are known; their sizes may differ."""
     found = []
-    for name, layouts in LAYOUTS.items():
-        for layout in layouts:
-            ours, _ = layout.applied(tensors)
-            parts = {one.partition(".")[0] for one in ours} - {"mean", "deviation"}
-            if parts == {"features", "head"}:
-                found.append(name)
+    for name, layout in LAYOUTS.items():
+        ours, _ = layout.applied(tensors)
+        if {one.partition(".")[0] for one in ours} - {"mean", "deviation"} == {"features", "head"}:
+            found.append(name)
     return found
