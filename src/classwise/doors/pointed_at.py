@@ -16,7 +16,6 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.models import build_model, names_built_in
-from classwise.models.fitting import fit
 from classwise.models.normalised import Normalisation, Normalised
 from classwise.models.zoo import (
     PRETRAINED,
@@ -26,7 +25,7 @@ from classwise.models.zoo import (
     zoo_of,
 )
 from classwise.record.description import check_description
-from classwise.record.opening import load_whole, open_model
+from classwise.record.opening import fit_to, load_whole, open_model
 from classwise.record.state_dict import file_and_key, read_state_dict
 from classwise.spelling import average_and_keep, parse_call
 from classwise.training.run import Run
@@ -128,7 +127,7 @@ def _of_spec(wish: Wish, images: Dataset) -> Pointed:
     flags = (Flag("random-weights", _RANDOM),) if random else ()
     if wish.weights:
         path, key = _weights_of(wish)
-        fitted = fit(read_state_dict(path, key)[0], model.state_dict())
+        fitted = fit_to(model, read_state_dict(path, key)[0], target)
         load_whole(model, fitted, path, target)
         if fitted.normalisation is not None:
             model = Normalised(model, fitted.normalisation)

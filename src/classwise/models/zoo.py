@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError, cut
 from classwise.files import given_path
@@ -174,6 +174,21 @@ class LogitsOf(nn.Module):
         """Ask, and take the logits out."""
         found: Logits = self.model(pixel_values=images).logits
         return found
+
+    def renamed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A file's tensors under the names that the installed transformers has for them.
+
+        Names in files and in memory differ since version 5; only its own loader knows how.
+        """
+        make: Any = type(self.model)
+        try:
+            found, told = make.from_pretrained(
+                None, config=self.model.config, state_dict=dict(tensors), output_loading_info=True
+            )
+        except Exception:  # wrong shapes, for one; who asks will list what does not fit
+            return dict(tensors)
+        taken = {n: t for n, t in found.state_dict().items() if n not in told["missing_keys"]}
+        return taken | {n: tensors[n] for n in told["unexpected_keys"] if n in tensors}
 
     def state_dict(self, *args: Any, **options: Any) -> Any:
         """The model's own, under its own names."""

@@ -7,7 +7,7 @@ of them must fit, and what does not is listed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from classwise.models.fitting import Fitted, fit
 from classwise.models.layouts import architectures_of, layouts_of
 from classwise.models.misfits import Misfits, shown
 from classwise.models.normalised import Normalisation, Normalised
+from classwise.models.zoo import LogitsOf
 from classwise.record.run_folder import load_model
 from classwise.record.state_dict import file_and_key, read_state_dict
 from classwise.record.tensors import written_here
@@ -78,8 +79,7 @@ def open_model(
     model = build_model(
         how.arch, num_classes=count, channels=channels, mean=plain[0], deviation=plain[1]
     )
-    wanted = {n: t for n, t in model.state_dict().items() if isinstance(t, Tensor)}
-    fitted = fit(tensors, wanted, layouts_of(how.arch), how.rename)
+    fitted = fit_to(model, tensors, how.arch, how.rename)
     ours = names_built_in(how.arch)
     if said is not None and fitted.normalisation is not None:
         raise ClasswiseError(
@@ -87,12 +87,26 @@ def open_model(
             "--mean and --std"
         )
     if ours and fitted.normalisation is None:
-        fitted.tensors.update(_normalisation(said, wanted, path, how.arch))
+        fitted.tensors.update(_normalisation(said, model.state_dict(), path, how.arch))
     load_whole(model, fitted, path, how.arch)
     outside = fitted.normalisation or said
     if not ours and outside is not None:
         model = Normalised(model, outside)
     return Opened(model.eval(), {}, f"{path}: {fitted.words}" if fitted.words else "")
+
+
+def fit_to(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    spec: str,
+    rename: Mapping[str, str] | None = None,
+) -> Fitted:
+    """Give a file's tensors the names that a model of this spec has for them."""
+    wanted = {name: t for name, t in model.state_dict().items() if isinstance(t, Tensor)}
+    fitted = fit(tensors, wanted, layouts_of(spec), rename)
+    if isinstance(model, LogitsOf) and Misfits.of(wanted, fitted.tensors):
+        return replace(fitted, tensors=model.renamed(fitted.tensors))
+    return fitted
 
 
 def load_whole(model: nn.Module, fitted: Fitted, path: Path, spec: str) -> None:

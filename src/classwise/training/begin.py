@@ -20,10 +20,9 @@ from classwise.files import file_hash
 from classwise.models.card import read_card
 from classwise.models.classifier import Classifier
 from classwise.models.extra import WithExtraOutputs, find_head
-from classwise.models.fitting import fit
-from classwise.models.layouts import layouts_of
 from classwise.models.misfits import shown
 from classwise.recipe import Recipe, compose
+from classwise.record.opening import fit_to
 from classwise.record.run_folder import weights_file
 from classwise.record.state_dict import file_and_key, read_state_dict
 from classwise.training.config import TrainConfig
@@ -105,7 +104,7 @@ def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
     tensors, told = read_state_dict(path, file_and_key(begin)[1])
     state = model.state_dict()
     wanted = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    found = fit(tensors, wanted, layouts_of(about["network"]["spec"])).tensors
+    found = fit_to(model, tensors, about["network"]["spec"]).tensors
     head = _Head.of(model, about["network"]["num_classes"], told, path)
     begun = Begun(path, len(wanted), classes=head.compare(about["data"], told.get("data")))
     for name, value in wanted.items():
