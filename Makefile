@@ -11,8 +11,9 @@ help: ## Show this list
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	# it asks for a torchvision that it does not need, and that cannot be imported beside a processor-only torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchattacks
+	# torchattacks asks for a torchvision that it does not need; the others would fetch a torch of their own, and
+	# are imported beside a processor-only one by tests/zoo_libraries.py alone
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchattacks torchvision timm
 	touch .venv/installed
 
 install: .venv/installed ## Create the virtual environment in .venv

@@ -36,8 +36,8 @@ WALK = {
         "archives cifar sprites download longtail arrays sources"
     ),
     "models": (
-        "rectifier layout extra classifier small resnet wideresnet __init__ card penultimate "
-        "asking at_once blackbox averaged normalised twin subject"
+        "rectifier layout extra classifier small resnet wideresnet zoo __init__ misfits card "
+        "penultimate asking at_once blackbox averaged normalised layouts fitting twin subject"
     ),
     "attacks": (
         "projection ball threat losses stops targets pgd inner features carried judged "
@@ -48,7 +48,7 @@ WALK = {
     ),
     "record": (
         "rows description shard_files shards card shelf ledger remarks record lines tensors "
-        "means run_folder"
+        "state_dict means run_folder opening"
     ),
     "auditing": "plan run progress flags first_look health question sequential means",
     "classes": "",
@@ -68,13 +68,13 @@ WALK = {
     ),
     "report": "",
     "doors": (
-        "findings audit health attacks autoattack universality features folders wish "
+        "findings audit loading health attacks autoattack universality features folders wish "
         "pointed_at targets"
     ),
     "catalogue": "",
     "quickstart": "",
     "studies": "",
-    "cli": "app printing lists caching training auditing universality comparing __init__",
+    "cli": "app opening printing lists caching training auditing universality comparing __init__",
     "__main__": "",
 }
 STATIONS = list(WALK)

@@ -26,8 +26,8 @@ from classwise.data.sources import open_data
 from classwise.judging.contract import load_contract
 from classwise.recipe_text import load_recipe
 from classwise.record.lines import line_of
+from classwise.record.state_dict import read_state_dict
 from classwise.training.run import Run
-from classwise.training.state_dict import read_state_dict
 from soak.fault import Attempt, Fault
 from soak.words import PATIENCE, ROOM
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from classwise.doors.folders import gate as gate
     from classwise.doors.folders import report as report
     from classwise.doors.health import check_health as check_health
+    from classwise.doors.loading import load_model as load_model
     from classwise.doors.universality import agree as agree
     from classwise.doors.universality import similarity as similarity
     from classwise.errors import ClasswiseError as ClasswiseError
@@ -54,6 +55,7 @@ _HOMES = {
     "diff": "classwise.doors.folders",
     "estimate": "classwise.training.estimate",
     "gate": "classwise.doors.folders",
+    "load_model": "classwise.doors.loading",
     "load_recipe": "classwise.recipe_text",
     "make_features": "classwise.doors.features",
     "open_data": "classwise.data.sources",

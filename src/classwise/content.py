@@ -25,7 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-_NAMED = {*sys.stdlib_module_names, "torch", "torchvision", "timm", "numpy", "scipy"}
+_NAMED = {
+    *sys.stdlib_module_names,
+    "torch",
+    "torchvision",
+    "timm",
+    "transformers",
+    "numpy",
+    "scipy",
+}
 _STDLIB = sysconfig.get_path("stdlib")
 _OWN = set(vars(nn.Module()))  # what torch keeps in every module
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")

@@ -65,7 +65,7 @@ class TestWeightsOfAnOwnModel:
     def test_those_of_another_model_or_of_nothing_are_refused(self, here):
         save_file({"1.weight": torch.zeros(10, 64)}, here / "half.safetensors")
         facts = {"data": "digits", "attacks": "clean", "quiet": True}
-        with refused("half.safetensors", "lacks", "1.bias"):
+        with refused("half.safetensors", "1 missing", "1.bias"):
             audit_target("given_net:net", weights="half.safetensors", **facts)
         with refused("no file last", "--weights names a file"):
             audit_target("given_net:net", weights="last", **facts)

@@ -110,7 +110,8 @@ class TestWhatFits:
         torch.save(
             {"module.weight": torch.ones(3, 2), "module.bias": torch.ones(3)}, tmp_path / "m"
         )
-        about = {"network": {"num_classes": 3}, "data": {"class_names": ["a", "b", "c"]}}
+        network = {"spec": "mine:net", "num_classes": 3}
+        about = {"network": network, "data": {"class_names": ["a", "b", "c"]}}
         assert len(begin_from(model, str(tmp_path / "m"), about).taken) == 2
         assert model.module.weight.eq(1).all()
 
@@ -176,7 +177,8 @@ class TestHeads:
         before = model.fc.weight.detach().clone()
         theirs = nn.Sequential(OrderedDict(body=nn.Linear(5, 6), fc=nn.Linear(6, rows)))
         torch.save({"state_dict": theirs.state_dict()}, tmp_path / "theirs.pt")
-        about = {"network": {"num_classes": 4}, "data": {"class_names": ["a", "b", "c", "d"]}}
+        network = {"spec": "mine:net", "num_classes": 4}
+        about = {"network": network, "data": {"class_names": ["a", "b", "c", "d"]}}
         begun = begin_from(model, str(tmp_path / "theirs.pt"), about)
         assert torch.equal(model.body.weight, theirs.body.weight)
         assert torch.equal(model.fc.weight, theirs.fc.weight if fit else before)

@@ -8,7 +8,7 @@ from damages import cut_tails, flipped
 from hostile import refusal
 from refusals import refused
 
-from classwise.training.state_dict import read_state_dict
+from classwise.record.state_dict import read_state_dict
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from classwise.cli.app import Device, Quiet, SkipBad, app, kindly
+from classwise.cli.opening import Arch, Network, Rename, Weights
 from classwise.cli.printing import (
     check_classes,
     command_for_all,
@@ -29,17 +30,14 @@ def audit(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="A run folder, a weights file, module:callable, or an .onnx file. "
+            help="A run folder, a weights file (or FILE@KEY), module:callable, timm:NAME, "
+            "torchvision:NAME, hf:FOLDER, or an .onnx file. "
             "(default: none, with --from)"
         ),
     ] = None,
-    network: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            help="module:callable of a run trained with a model of your own. (default: none)",
-        ),
-    ] = None,
+    network: Network = None,
+    arch: Arch = None,
+    rename: Rename = None,
     data: Annotated[str | None, typer.Option(help="Data set. (default: the run's)")] = None,
     attacks: Annotated[
         str | None,
@@ -52,13 +50,7 @@ def audit(
     norm: Annotated[
         str | None, typer.Option(help="Linf or L2. (default: the run's, or Linf)")
     ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(
-            help="Names from the run, or `all`; beside module:callable, a file. (default: last, "
-            "also of each average)"
-        ),
-    ] = "",
+    weights: Weights = "",
     normalise: Annotated[
         str | None,
         typer.Option(
@@ -133,6 +125,8 @@ def audit(
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
 
+    Or: classwise audit theirs.pth --arch resnet18 --normalise cifar10 --data cifar10
+
     What is certified, and what an attack leaves, of the model smoothed with Gaussian noise:
     classwise audit runs/mine --norm L2 --eps 0.25 --attacks "clean,smoothing,smoothed-pgd-20"
     """
@@ -140,6 +134,7 @@ def audit(
     from classwise.doors.targets import audit_target
     from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
+    from classwise.record.opening import Opening
 
     everything = check_classes(classes)
     if ledger is not None:
@@ -167,6 +162,7 @@ def audit(
         health=health,
         repeat=repeat,
         normalise=normalisation(normalise, mean, std),
+        opening=Opening.of(arch, rename, None),
         groups=groups,
         batch_size=batch_size,
         seed=seed,

@@ -2,72 +2,155 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import nn
 
+from classwise.auditing.flags import Flag
 from classwise.data.dataset import Dataset
 from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
-from classwise.models import build_model
+from classwise.models import build_model, names_built_in
+from classwise.models.normalised import Normalisation, Normalised
+from classwise.models.zoo import (
+    PRETRAINED,
+    asks_for_weights,
+    published_classes,
+    with_weights,
+    zoo_of,
+)
 from classwise.record.description import check_description
-from classwise.record.run_folder import load_model
-from classwise.spelling import average_and_keep
+from classwise.record.opening import fit_to, load_whole, open_model
+from classwise.record.state_dict import file_and_key, read_state_dict
+from classwise.spelling import average_and_keep, parse_call
 from classwise.training.run import Run
-from classwise.training.state_dict import load_whole
+
+_RANDOM = (
+    "nobody trained this network, its weights are random: give a file of its weights with "
+    "--weights, or ask for published ones with NAME(pretrained=true)"
+)
 
 
-def models_of(
-    wish: Wish, run: Run | None, images: Dataset
-) -> Iterator[tuple[str, str, nn.Module | Path]]:
-    """(weights name, recipe name, model or ONNX file) of all to audit."""
-    target, network = wish.target, wish.network
-    file = Path(target).is_file() or target.endswith(".safetensors")
-    if network is not None and (target.endswith(".onnx") or not (run or file)):
-        raise ClasswiseError(
-            f"--model {network} is for runs and weights files that were made with a model of your "
-            f"own; {target} is none"
-        )
-    if wish.weights and (target.endswith(".onnx") or file):
-        raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
+class Pointed(NamedTuple):
+    """A model to audit: what its weights and its recipe are called, and what to know of it."""
+
+    weights: str
+    recipe: str
+    model: nn.Module | Path  # or an ONNX file
+    flags: tuple[Flag, ...] = ()
+
+
+def models_of(wish: Wish, run: Run | None, images: Dataset) -> Iterator[Pointed]:
+    """All to audit."""
+    target = wish.target
+    file = file_and_key(target)[0].is_file() or target.endswith(".safetensors")
+    _check_options(wish, run, file)
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, wish.weights):
-            yield name, run.about.get("recipe_name", run.name), run.model(name, network)
+            model = run.model(name, wish.network)
+            yield Pointed(name, run.about.get("recipe_name", run.name), model)
     elif target.endswith(".onnx"):
-        yield "given", Path(target).stem, Path(target)
+        yield Pointed("given", Path(target).stem, Path(target))
     elif file:
-        model, about = load_model(Path(target), network)
-        names = check_description(about, target)["data"]["class_names"]
-        _same_classes(target, names, images)
-        yield str(about.get("weights", "given")), str(about.get("recipe", target)), model
+        yield _of_file(wish, images)
     elif ":" in target:
-        mean, deviation = images.channel_statistics
-        model = build_model(
-            target,
-            num_classes=images.num_classes,
-            channels=images.channels,
-            mean=mean,
-            deviation=deviation,
-        )
-        if wish.weights:
-            load_whole(model, _weights_of(wish))
-        yield "given", target, model
+        yield _of_spec(wish, images)
     else:
         raise no_target(target)
 
 
-def _weights_of(wish: Wish) -> Path:
+def _check_options(wish: Wish, run: Run | None, file: bool) -> None:
+    """Refuse what was given and would not be used."""
+    target, network, arch = wish.target, wish.network, wish.opening.arch
+    onnx = target.endswith(".onnx")
+    if network is not None and (onnx or not (run or file)):
+        raise ClasswiseError(
+            f"--model {network} is for runs and weights files that were made with a model of your "
+            f"own; {target} is none"
+        )
+    if arch is not None and (onnx or not file):
+        what = "a run, which says what it is" if run else "no weights file"
+        raise ClasswiseError(
+            f"--arch {arch} is for weights files of other people; {target} is {what}"
+        )
+    if arch is not None and network is not None:
+        raise ClasswiseError(f"--arch {arch} and --model {network} are the same; give --arch alone")
+    if wish.weights and (onnx or file):
+        raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
+
+
+def _of_file(wish: Wish, images: Dataset) -> Pointed:
+    """Weights in a file: of ours, or of other people in the architecture that --arch names."""
+    target, how = wish.target, wish.opening
+    how = replace(how, arch=how.arch or wish.network)
+    if how.arch is not None and names_built_in(how.arch):
+        how = replace(how, normalise=wish.normalise)
+    opened = open_model(target, how, images.num_classes, images.channels)
+    if opened.about:
+        _same_classes(
+            target, check_description(opened.about, target)["data"]["class_names"], images
+        )
+    if opened.words and not wish.quiet:
+        print(opened.words, file=sys.stderr)
+    name, recipe = opened.about.get("weights", "given"), opened.about.get("recipe", target)
+    return Pointed(str(name), str(recipe), opened.model)
+
+
+def _of_spec(wish: Wish, images: Dataset) -> Pointed:
+    """A model that is built: of the user's own, or out of a library."""
+    target, zoo = wish.target, zoo_of(wish.target)
+    if zoo == "hf" and not wish.weights and PRETRAINED not in parse_call(target).options:
+        target = with_weights(target, True)  # who names a snapshot means its weights
+    mean, deviation = images.channel_statistics
+    model = build_model(
+        target,
+        num_classes=images.num_classes,
+        channels=images.channels,
+        mean=mean,
+        deviation=deviation,
+    )
+    asked = bool(zoo) and asks_for_weights(target)
+    count = published_classes(model) if asked else None
+    if count not in (None, images.num_classes):
+        raise ClasswiseError(
+            f"the published weights of {target} are for {count} classes, and the data have "
+            f"{images.num_classes}: the head would be random; audit data of those classes, or "
+            f"train first: classwise train clean --model '{target}'"
+        )
+    random = bool(zoo) and not asked and not wish.weights
+    flags = (Flag("random-weights", _RANDOM),) if random else ()
+    if wish.weights:
+        path, key = _weights_of(wish)
+        fitted = fit_to(model, read_state_dict(path, key)[0], target)
+        load_whole(model, fitted, path, target)
+        if fitted.normalisation is not None:
+            model = Normalised(model, fitted.normalisation)
+    return Pointed("given", wish.target, model, flags)
+
+
+def normalisation_left(wish: Wish) -> Normalisation | None:
+    """What is still to be put before a model; our own architectures have it inside."""
+    arch = wish.opening.arch
+    if wish.normalise is None or (arch is not None and names_built_in(arch)):
+        return None
+    return Normalisation.of(wish.normalise)
+
+
+def _weights_of(wish: Wish) -> tuple[Path, str]:
     """The file whose weights a model of the user's own is to have."""
-    path = given_path(wish.weights)
+    path, key = file_and_key(wish.weights)
     if not path.is_file():
         raise ClasswiseError(
             f"there is no file {wish.weights}; beside {wish.target}, --weights names a file of its "
             "weights, such as model.safetensors or model.pth"
         )
-    return path
+    return path, key
 
 
 def check_target(target: str) -> None:
@@ -96,7 +179,7 @@ def no_target(target: str) -> ClasswiseError:
     """What to say of something that is no model."""
     return ClasswiseError(
         f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
-        "nor module:callable"
+        "nor module:callable, timm:NAME, torchvision:NAME or hf:FOLDER"
     )
 
 

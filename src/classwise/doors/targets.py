@@ -26,16 +26,15 @@ from classwise.data.splits import balanced_subset
 from classwise.data.view import View
 from classwise.doors.audit import BLACK_BOX_ATTACKS, DEFAULT_ATTACKS
 from classwise.doors.findings import findings
-from classwise.doors.pointed_at import check_target, models_of, no_target
+from classwise.doors.pointed_at import check_target, models_of, no_target, normalisation_left
 from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, cut
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
-from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
-from classwise.record.tensors import read_tensors
+from classwise.record.tensors import read_tensors, written_here
 from classwise.training.config import choose_device
 from classwise.training.run import Run
 
@@ -63,7 +62,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     data = data.on(home)
     audits: list[AuditedWeights] = []
     conditions: tuple[Condition, ...] = ()
-    for name, recipe, model in models_of(wish, place.run, images):
+    for name, recipe, model, flags in models_of(wish, place.run, images):
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
@@ -71,12 +70,12 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
-            normalisation=None if wish.normalise is None else Normalisation.of(wish.normalise),
+            normalisation=normalisation_left(wish),
         )
         conditions = conditions or _conditions(wish, place, subject)  # read once for all weights
         plan = Plan(subject, data, conditions)
         record = place.record(plan, recipe, name, split)
-        looks = first_look(subject, data)
+        looks = [*flags, *first_look(subject, data)]
         if looks and not wish.quiet:  # before hours are spent on it
             for flag in looks:
                 print(f"{recipe} {name}: {flag}", file=sys.stderr)
@@ -148,7 +147,7 @@ class _Place:
 
 def _data_of_file(target: str) -> object:
     """What a weights file of ours says of its data; nothing of anything else."""
-    if not Path(target).is_file() or not target.endswith(".safetensors"):
+    if not written_here(Path(target)):
         return {}
     return read_tensors(Path(target))[1].get("data", {})
 

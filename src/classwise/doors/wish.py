@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from classwise.record.opening import Opening
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Wish:
     health: bool = False  # probe for signs of a broken evaluation
     repeat: int = 1  # audit the mean of so many passes
     normalise: Any = None  # what the model expects and does not do itself
+    opening: Opening = field(default_factory=Opening)  # how to open weights of other people
     groups: Path | None = None  # a table of attributes of the split's images
     folder: Path | None = None  # where to keep the audits of what is no run
     device: str = "auto"

@@ -1,8 +1,9 @@
 """What a file may say of its model, and the model that it then gets: nothing is run or believed.
 
 Weights files and run folders come from strangers. They may name this package's own architectures,
-with small whole numbers as options, and no more; `module:callable` is for the person at the
-keyboard. The model is first built without memory and compared with the tensors that are there.
+with small whole numbers as options, or those of timm and torchvision by name, and no more; `hf:…`
+and `module:callable` are for the person at the keyboard. The model is first built without memory
+and compared with the tensors that are there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from classwise.errors import ClasswiseError, unknown
 from classwise.limits import LARGEST_OPTION, MOST_CLASSES
 from classwise.models import MODELS, build_model, names_own_model
+from classwise.models.misfits import Misfits
+from classwise.models.zoo import with_weights, zoo_of
 from classwise.spelling import parse_call
 
 
@@ -64,8 +67,8 @@ def model_of_card(
     if names_own_model(card.spec):
         if named is None or not names_own_model(named):
             raise ClasswiseError(
-                f"{where} says its model is {card.spec!r}, and a file may not import anything; "
-                "if you know that code, name it yourself: --model MODULE:CALLABLE "
+                f"{where} says its model is {card.spec!r}, and a file may not import anything, nor "
+                "fetch it; if you know that code, name it yourself: --model MODULE:CALLABLE "
                 "(in Python: spec='MODULE:CALLABLE')"
             )
         return _filled(_built(card, named), tensors, where)
@@ -73,15 +76,17 @@ def model_of_card(
         raise ClasswiseError(
             f"{where} was made with {card.spec}, not {named}; leave out --model {named}"
         )
-    _check_options(card.spec, where)
+    if not zoo_of(card.spec):
+        _check_options(card.spec, where)
+    spec = with_weights(card.spec, False) if zoo_of(card.spec) else card.spec  # nothing is fetched
     # Without memory first: a description may ask for more than there is, its tensors do not.
     try:
         with torch.device("meta"):
-            empty = _built(card, card.spec)
+            empty = _built(card, spec)
     except ClasswiseError as reason:
         raise ClasswiseError(f"{where} describes a model that is not built: {reason}") from None
     _compare(empty.state_dict(), tensors, where)
-    return _filled(_built(card, card.spec), tensors, where)
+    return _filled(_built(card, spec), tensors, where)
 
 
 def _built(card: NetworkCard, spec: str) -> nn.Module:
@@ -106,21 +111,9 @@ def _check_options(spec: str, where: str) -> None:
 
 def _compare(wanted: Mapping[str, Tensor], there: Mapping[str, Tensor], where: str) -> None:
     """Refuse tensors that are not those of the model: missing, left over or of another shape."""
-    missing = sorted(wanted.keys() - there.keys())
-    left = sorted(there.keys() - wanted.keys())
-    other = [
-        f"{name} is {tuple(there[name].shape)}, not {tuple(wanted[name].shape)}"
-        for name in sorted(wanted.keys() & there.keys())
-        if wanted[name].shape != there[name].shape
-    ]
-    words = [
-        *(f"{name} is missing" for name in missing),
-        *(f"{name} belongs to no part of it" for name in left),
-        *other,
-    ]
-    if words:
-        more = f", and {len(words) - 3} more" if len(words) > 3 else ""
-        raise ClasswiseError(f"{where} does not fit its own model: {'; '.join(words[:3])}{more}")
+    misfits = Misfits.of(wanted, there)
+    if misfits:
+        raise ClasswiseError(f"{where} does not fit its own model: {misfits.words}")
 
 
 def _filled(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> nn.Module:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import pad, silu
 
 from classwise.errors import ClasswiseError
 from classwise.models.rectifier import Rectifier
@@ -40,6 +41,43 @@ def wrn(channels: int, *, depth: int = 28, widen: int = 10) -> tuple[nn.Module, 
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
     return features, 4 * width
+
+
+def wrn_silu(channels: int, *, depth: int = 28, widen: int = 10) -> tuple[nn.Module, int]:
+    """Wide ResNet with SiLU, as DeepMind's robust networks have it; 28 and 10 unless told.
+
+    Where a block halves the resolution, its 3×3 convolution is padded to the right and below alone.
+    """
+    features, width = wrn(channels, depth=depth, widen=widen)
+    assert isinstance(features, nn.Sequential)
+    features.relu = nn.SiLU()
+    for number in (1, 2, 3):
+        blocks = features.get_submodule(f"stage{number}")
+        assert isinstance(blocks, nn.Sequential)
+        for place, block in enumerate(blocks):
+            assert isinstance(block, PreActivated)
+            blocks[place] = _PaddedSiLU(block)
+    return features, width
+
+
+class _PaddedSiLU(nn.Module):
+    """x + two convolutions of x, each preceded by BatchNorm and SiLU."""
+
+    def __init__(self, plain: PreActivated) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = plain.norm1, plain.conv1
+        self.norm2, self.conv2 = plain.norm2, plain.conv2
+        self.shortcut = plain.shortcut
+        if self.conv1.stride == (2, 2):
+            self.conv1.padding = (0, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the branch to the shortcut; the sum stays as it is."""
+        active = silu(self.norm1(x))
+        padded = active if self.conv1.padding == (1, 1) else pad(active, (0, 1, 0, 1))
+        branch = self.conv2(silu(self.norm2(self.conv1(padded))))
+        out: Tensor = branch + (x if self.shortcut is None else self.shortcut(active))
+        return out
 
 
 def wrn_28_10(channels: int) -> tuple[nn.Module, int]:

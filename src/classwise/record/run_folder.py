@@ -24,6 +24,7 @@ from classwise.files import given_path, write_atomically
 from classwise.models.card import model_of_card, read_card
 from classwise.record.card import read_run_json
 from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_bytes, read_lines
+from classwise.record.state_dict import file_and_key
 from classwise.record.tensors import read_tensors
 from classwise.sealed import Damaged, sealed_text
 
@@ -161,9 +162,10 @@ def load_model(path: Path, spec: str | None = None) -> tuple[nn.Module, dict[str
 
 
 def weights_file(words: str) -> Path:
-    """The file that a weights file, `RUN` (its last weights) or `RUN@NAME` means."""
-    if given_path(words).is_file():
-        return Path(words)
+    """The file that `FILE`, `FILE@KEY`, `RUN` (its last weights) or `RUN@NAME` means."""
+    file = file_and_key(words)[0]
+    if file.is_file():
+        return file
     folder, name = (words, "last") if Path(words).is_dir() else words.rpartition("@")[::2]
     if not folder or not Path(folder).is_dir():
         raise ClasswiseError(

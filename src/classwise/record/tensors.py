@@ -55,6 +55,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, about
 
 
+def written_here(path: Path) -> bool:
+    """Whether classwise wrote a file, by its header alone."""
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as opened:
+            return "classwise" in (opened.metadata() or {})
+    except Exception:  # whatever it is, it is none of ours
+        return False
+
+
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
     """Read tensors, and their description if classwise wrote the file."""
     if not path.is_file():

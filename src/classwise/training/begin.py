@@ -7,7 +7,7 @@ those that fit are taken. What did not fit is told, and kept in the run's card.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +20,12 @@ from classwise.files import file_hash
 from classwise.models.card import read_card
 from classwise.models.classifier import Classifier
 from classwise.models.extra import WithExtraOutputs, find_head
+from classwise.models.misfits import shown
 from classwise.recipe import Recipe, compose
+from classwise.record.opening import fit_to
 from classwise.record.run_folder import weights_file
+from classwise.record.state_dict import file_and_key, read_state_dict
 from classwise.training.config import TrainConfig
-from classwise.training.state_dict import read_state_dict, unwrapped
 
 
 def tell_begin(recipe: Recipe, begin: str | Path | None) -> Recipe:
@@ -87,22 +89,22 @@ class Begun:
         parts = [f"begins from {self.file}: {self.fitting} of {self.of} tensors fit"]
         parts += [f"{name}: {rows}" for name, rows in self.grown.items()]
         if self.new:
-            parts.append(f"new, not in the file: {_some(self.new)}")
+            parts.append(f"new, not in the file: {shown(self.new)}")
         if self.differing:
             differing = [f"{name} is {words}" for name, words in self.differing.items()]
-            parts.append(f"new, since they differ: {_some(differing)}")
+            parts.append(f"new, since they differ: {shown(differing)}")
         if self.unused:
-            parts.append(f"not used: {_some(self.unused)}")
+            parts.append(f"not used: {shown(self.unused)}")
         return "; ".join([*parts, self.classes] if self.classes else parts)
 
 
 def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
     """Copy the tensors that fit; refuse a file of which less than half of the model could."""
     path = weights_file(begin)
-    tensors, told = read_state_dict(path)
+    tensors, told = read_state_dict(path, file_and_key(begin)[1])
     state = model.state_dict()
     wanted = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    found = unwrapped(tensors, wanted)
+    found = fit_to(model, tensors, about["network"]["spec"]).tensors
     head = _Head.of(model, about["network"]["num_classes"], told, path)
     begun = Begun(path, len(wanted), classes=head.compare(about["data"], told.get("data")))
     for name, value in wanted.items():
@@ -110,11 +112,11 @@ def begin_from(model: nn.Module, begin: str, about: Mapping[str, Any]) -> Begun:
             begun.new.append(name)
             continue
         there, k = found.pop(name), head.num_classes
-        fit = head.fit(name, there, value)
-        if fit == "whole":
+        how = head.fit(name, there, value)
+        if how == "whole":
             state[name] = there.to(value)
             begun.taken.append(name)
-        elif fit == "classes":
+        elif how == "classes":
             state[name] = torch.cat([there[:k].to(value), value[k:]])
             begun.grown[name] = f"the rows of the {k} classes taken, new rows: {len(value) - k}"
         else:
@@ -179,7 +181,7 @@ class _Head:
             )
         names = theirs.get("class_names") if isinstance(theirs, dict) else None
         if isinstance(names, list) and names != list(ours["class_names"]):
-            return f"the file's classes are others ({_some([str(name) for name in names], 3)})"
+            return f"the file's classes are others ({shown([str(name) for name in names], 3)})"
         return ""
 
 
@@ -196,18 +198,11 @@ def _check(begun: Begun, wanted: Mapping[str, Tensor], fitted: Mapping[str, Any]
             pairs += [f"its {near[0]} is perhaps the model's {name}"] if near else []
         hints = [f"its {name} is {words}" for name, words in begun.differing.items()] + pairs
         if not hints:
-            hints = [f"the model has {_some(list(wanted))}; the file has {_some(begun.unused)}"]
+            hints = [f"the model has {shown(list(wanted))}; the file has {shown(begun.unused)}"]
         raise ClasswiseError(
             f"{begun.file} does not fit: it has {begun.fitting} of the model's {begun.of} tensors, "
-            f"and half are needed; {_some(hints)}"
+            f"and half are needed; {shown(hints)}"
         )
     for name in (*begun.taken, *begun.grown):
         if not bool(torch.isfinite(fitted[name]).all()):
             raise ClasswiseError(f"{begun.file}: {name} holds values that are not finite")
-
-
-def _some(names: Sequence[str], most: int = 6) -> str:
-    # names come from strangers' files: nothing in them may move the cursor of a terminal
-    shown = [name if name.isprintable() else repr(name) for name in names[:most]]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(shown) + more

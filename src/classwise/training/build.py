@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from classwise.data.splits import balanced_subset, split_indices
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.models import build_model
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.models.layout import training_layout
 from classwise.recipe import Recipe
-from classwise.record.run_folder import load_model
+from classwise.record.opening import Opening, open_model
+from classwise.record.run_folder import weights_file
+from classwise.record.state_dict import file_and_key
 from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
 from classwise.training.parts import freeze
@@ -57,13 +58,14 @@ def model_to_train(
 
 
 def frozen_teacher(
-    recipe: Recipe, config: TrainConfig, num_classes: int, device: torch.device
+    recipe: Recipe, config: TrainConfig, network: Mapping[str, Any], device: torch.device
 ) -> nn.Module | None:
     """The model that the recipe learns from, if it does."""
-    path, named = recipe.slots.teacher, config.teacher_model or None
+    path, num_classes = recipe.slots.teacher, network["num_classes"]
     if path is None:
-        if named is not None:
-            raise ClasswiseError(f"teacher_model={named}, but {recipe.name} has no teacher")
+        for option in ("teacher_model", "teacher_normalise"):
+            if value := getattr(config, option):
+                raise ClasswiseError(f"{option}={value}, but {recipe.name} has no teacher")
         if recipe.slots.reference == "teacher":
             owner = recipe.owners["reference"]
             raise ClasswiseError(
@@ -71,19 +73,25 @@ def frozen_teacher(
                 f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
             )
         return None
-    teacher, about = load_model(Path(path), named)
-    if about["network"]["num_classes"] != num_classes:
+    how = Opening(config.teacher_model or None, normalise=config.teacher_normalise or None)
+    file = path if file_and_key(path)[1] else weights_file(path)
+    opened = open_model(file, how, num_classes, network["channels"])
+    if opened.about and opened.about["network"]["num_classes"] != num_classes:
         raise ClasswiseError(f"the teacher {path} does not have {num_classes} classes")
-    return teacher.to(device).requires_grad_(False)
+    return opened.model.to(device).requires_grad_(False)
 
 
 def check_outputs(model: nn.Module, network: Mapping[str, Any], shape: torch.Size) -> None:
     """Refuse a model that does not give one logit per class, and one per extra output."""
     name, num_classes, extra = network["spec"], network["num_classes"], network["extra"]
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    with batchnorm_mode(model, "eval"), torch.no_grad():
-        images = torch.zeros(2, *shape, device=device)
-        found, whole = tuple(model(images).shape), tuple(all_outputs(model, images).shape)
+    images = torch.zeros(2, *shape, device=device)
+    try:
+        with batchnorm_mode(model, "eval"), torch.no_grad():
+            found, whole = tuple(model(images).shape), tuple(all_outputs(model, images).shape)
+    except RuntimeError as reason:  # too small for its poolings, for one
+        words = f"{name} does not take images of {'×'.join(map(str, shape))}"
+        raise OwnCodeError.of(words, reason) from reason
     if found != (2, num_classes):
         raise ClasswiseError(
             f"{name} gives outputs of shape {found} for 2 images, but the data have {num_classes} "

@@ -80,7 +80,8 @@ class TrainConfig(BaseModel):
     valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
-    teacher_model: str = ""  # module:callable of a teacher that was made with one
+    teacher_model: str = ""  # architecture of a teacher whose file does not say it, or may not
+    teacher_normalise: str = ""  # cifar10, imagenet or none, where its file does not say that
     begin: Annotated[str | None, BeforeValidator(_path)] = None  # RUN, RUN@best or weights file
     freeze: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()  # parts that do not train
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"

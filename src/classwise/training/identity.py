@@ -7,7 +7,6 @@ import json
 import platform
 from dataclasses import fields
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from classwise.files import file_hash
 from classwise.foreign import is_foreign, source_hash
 from classwise.recipe import Recipe
 from classwise.record.run_folder import weights_file
+from classwise.record.state_dict import file_and_key
 from classwise.training.config import TrainConfig
 
 FILES = ("begin", "teacher")  # options that name a file: its content counts, not its path
@@ -31,7 +31,9 @@ PASSIVE = (
 def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
     """Sixteen hex digits over all that decides the result; not device, paths or threads."""
     begin, teacher = config.begin or recipe.slots.begin, recipe.slots.teacher
-    files = [weights_file(begin) if begin else None, Path(teacher) if teacher else None]
+    named = (begin, teacher)
+    files = [weights_file(one) if one else None for one in named]
+    keys = [file_and_key(one)[1] for one in named if one]
     facts: dict[str, Any] = {
         "recipe": {
             name: {key: value for key, value in options.items() if key not in FILES}
@@ -41,6 +43,10 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
         "train": source.train.content_hash,
         "files": [None if path is None else file_hash(path) for path in files],
     }
+    if any(keys):  # one file may hold several sets of weights
+        facts["keys"] = keys
+    if not config.teacher_normalise:  # runs of before there was such an option stay who they are
+        del facts["config"]["teacher_normalise"]
     if sources := foreign_sources(recipe):
         facts["sources"] = sources
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -121,7 +121,7 @@ class Trainer:
         self.model, self.begun = model_to_train(self.about, config, device)
         self.about |= {} if self.begun is None else {"begin": self.begun.card}
         check_outputs(self.model, self.about["network"], data.pixels.shape[1:])
-        self.teacher = frozen_teacher(recipe, config, self.num_classes, device)
+        self.teacher = frozen_teacher(recipe, config, self.about["network"], device)
         self.shadow = copy.deepcopy(self.model)  # carries the averages when they are evaluated
         self.optimiser = make_optimiser(config, self.model)
         self.pace = Pace(config, len(self.train_data))

@@ -1,0 +1,270 @@
+"""Networks of other libraries by their names: `timm:NAME`, `torchvision:NAME`, `hf:ORG/NAME`.
+
+The libraries are extras and are imported here alone, when somebody names one. Weights come with
+`pretrained=true` only; nothing is downloaded otherwise. A file may name what timm and torchvision
+have, without weights (docs/decisions/0008); `hf:` and options are for the person at the keyboard.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from classwise.errors import ClasswiseError, cut
+from classwise.files import given_path
+from classwise.limits import LARGEST_OPTION
+from classwise.spelling import Call, parse_call
+from classwise.texts import parse_json, read_text
+from classwise.types import Images, Logits
+
+ZOO = ("timm", "torchvision", "hf")
+PRETRAINED = "pretrained"  # the option that asks for published weights
+_IN_FILES = ("timm", "torchvision")
+_OPTIONS_IN_FILES = ("img_size", "image_size")
+_WANT_A_START = ("googlenet", "inception_v3")  # they warn unless told how weights begin
+
+
+def zoo_of(spec: str) -> str:
+    """The library that a spec names, or nothing.
+
+    >>> zoo_of("timm:resnet18(pretrained=true)"), zoo_of("mine:net"), zoo_of("resnet18")
+    ('timm', '', '')
+    """
+    kind, colon, _ = spec.partition("(")[0].strip().partition(":")
+    return kind if colon and kind in ZOO else ""
+
+
+def file_may_name(spec: str) -> bool:
+    """Whether a stranger's file may name it: no code of theirs, no download, sizes alone."""
+    if zoo_of(spec) not in _IN_FILES:
+        return False
+    return all(
+        name == PRETRAINED
+        or (name in _OPTIONS_IN_FILES and type(value) is int and 1 <= value <= LARGEST_OPTION)
+        for name, value in parse_call(spec).options.items()
+    )
+
+
+def with_weights(spec: str, wanted: bool) -> str:
+    """The same spec, asking for published weights or not.
+
+    >>> with_weights("timm:resnet18(pretrained=true, img_size=32)", False)
+    'timm:resnet18(img_size=32)'
+    >>> with_weights("hf:here", True)
+    'hf:here(pretrained=True)'
+    """
+    call = parse_call(spec)
+    options = {**call.options, PRETRAINED: True} if wanted else dict(call.options)
+    if not wanted:
+        options.pop(PRETRAINED, None)
+    inside = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    return f"{call.name}({inside})" if inside else call.name
+
+
+def asks_for_weights(spec: str) -> bool:
+    """Whether a spec asks for published weights."""
+    return bool(parse_call(spec).options.get(PRETRAINED, False))
+
+
+def zoo_model(call: Call, num_classes: int, channels: int) -> nn.Module:
+    """Build a network of another library."""
+    kind, _, name = call.name.partition(":")
+    if call.args or not name:
+        raise ClasswiseError(
+            f"cannot read {cut(call.name)!r}; write {kind}:NAME, or {kind}:NAME(option=value)"
+        )
+    options = dict(call.options)
+    pretrained = options.pop(PRETRAINED, False)
+    if not isinstance(pretrained, bool):
+        raise ClasswiseError(f"{call.name}({PRETRAINED}={pretrained!r}): write true or false")
+    maker = {"timm": _timm, "torchvision": _torchvision, "hf": _hub}[kind]
+    return maker(name, pretrained, options, num_classes, channels)
+
+
+def published_classes(model: nn.Module) -> int | None:
+    """For how many classes a network's published weights are, where it says so."""
+    said = getattr(model, "pretrained_cfg", None)
+    count = said.get("num_classes") if isinstance(said, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _timm(
+    name: str, pretrained: bool, options: dict[str, Any], num_classes: int, channels: int
+) -> nn.Module:
+    timm = imported("timm")
+    if not re.fullmatch(r"[\w.-]+", name) or not timm.is_model(name):
+        raise _no_such("timm", name, timm.list_models())
+    given = {"num_classes": num_classes, "in_chans": channels, **options}
+    return _made(f"timm:{name}", timm.create_model, name, pretrained=pretrained, **given)
+
+
+def _torchvision(
+    name: str, pretrained: bool, options: dict[str, Any], num_classes: int, channels: int
+) -> nn.Module:
+    models = imported("torchvision").models
+    known = models.list_models(module=models)
+    if name not in known:
+        raise _no_such("torchvision", name, known)
+    if channels != 3:
+        raise ClasswiseError(
+            f"torchvision:{name} takes images of 3 channels, and these have {channels}; timm's "
+            "models take any (timm:NAME)"
+        )
+    if not pretrained and name in _WANT_A_START:
+        options.setdefault("init_weights", True)
+    given = {"num_classes": num_classes, "weights": "DEFAULT" if pretrained else None, **options}
+    return _made(f"torchvision:{name}", models.get_model, name, **given)
+
+
+def _hub(
+    name: str, pretrained: bool, options: dict[str, Any], num_classes: int, channels: int
+) -> nn.Module:
+    """A snapshot of the hub: a folder here, or a repository there; timm's or transformers'."""
+    folder, spec = given_path(name), f"hf:{name}"
+    here = folder.is_dir()
+    if not here and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
+        raise ClasswiseError(
+            f"{spec}: there is no folder {cut(name)}; write hf:FOLDER, or hf:ORG/NAME of the hub"
+        )
+    config = folder / "config.json" if here else _fetched(name, "config.json")
+    if not config.is_file():
+        raise ClasswiseError(f"{spec}: {config} is missing; name the folder of a whole snapshot")
+    about = parse_json(read_text(config), config)
+    if isinstance(about, dict) and "architecture" in about:  # timm's
+        where = f"local-dir:{folder}" if here else f"hf-hub:{name}"
+        given = {"num_classes": num_classes, "in_chans": channels, **options}
+        make = imported("timm").create_model
+        return _made(spec, make, where, pretrained=pretrained, **given)
+    if options:
+        raise ClasswiseError(f"{spec}: {', '.join(options)} has no effect here; leave it out")
+    return _made(spec, _transformers, str(folder) if here else name, pretrained, num_classes, here)
+
+
+def _transformers(where: str, pretrained: bool, num_classes: int, here: bool) -> nn.Module:
+    library = imported("transformers")
+    safe = {"trust_remote_code": False, "local_files_only": here}
+    config = library.AutoConfig.from_pretrained(where, **safe)
+    auto = library.AutoModelForImageClassification
+    if not pretrained:
+        config.num_labels = num_classes
+        return LogitsOf(auto.from_config(config, trust_remote_code=False))
+    model, told = auto.from_pretrained(
+        where, config=config, use_safetensors=True, output_loading_info=True, **safe
+    )
+    odd = {kind: names for kind, names in told.items() if names and kind.endswith("_keys")}
+    if odd:
+        raise ClasswiseError(f"its weights do not fit its own network ({cut(odd)})")
+    return LogitsOf(model)
+
+
+class LogitsOf(nn.Module):
+    """A model of transformers, which wraps its logits in an object; the names stay the model's."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Images) -> Logits:
+        """Ask, and take the logits out."""
+        found: Logits = self.model(pixel_values=images).logits
+        return found
+
+    def renamed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A file's tensors under the names that the installed transformers has for them.
+
+        Names in files and in memory differ since version 5; only its own loader knows how.
+        """
+        make: Any = type(self.model)
+        try:
+            found, told = make.from_pretrained(
+                None, config=self.model.config, state_dict=dict(tensors), output_loading_info=True
+            )
+        except Exception:  # wrong shapes, for one; who asks will list what does not fit
+            return dict(tensors)
+        taken = {n: t for n, t in found.state_dict().items() if n not in told["missing_keys"]}
+        return taken | {n: tensors[n] for n in told["unexpected_keys"] if n in tensors}
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        """The model's own, under its own names."""
+        return self.model.state_dict(*args, **options)
+
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:
+        """The reverse."""
+        return self.model.load_state_dict(*args, **options)
+
+    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """The model's own, under its own names."""
+        return self.model.named_parameters(*args, **options)
+
+
+def imported(library: str) -> Any:
+    """A library of the extra `zoo`."""
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as reason:
+        missing = (reason.name or library).partition(".")[0]
+        raise ClasswiseError(
+            f"{missing} is not installed; install the extra: pip install 'classwise[zoo]'"
+        ) from None
+    except Exception as reason:  # a library that is broken here may break in any way
+        raise _wrong_build(reason) or ClasswiseError(
+            f"{library} cannot be imported ({cut(reason)})"
+        ) from None
+
+
+def _wrong_build(reason: BaseException | None) -> ClasswiseError | None:
+    """What to say where a torchvision that was made for another torch lies behind it."""
+    while reason is not None and "torchvision::" not in str(reason):
+        reason = reason.__cause__ or reason.__context__
+    if reason is None:
+        return None
+    return ClasswiseError(
+        f"the torchvision that is installed was built for another torch ({reason}), and timm, "
+        "torchvision and transformers need it: install both from one place, such as pip install "
+        "torch torchvision --index-url https://download.pytorch.org/whl/cpu; or open the weights "
+        "in an architecture of ours, which needs neither: --arch resnet18 (docs/models.md)"
+    )
+
+
+def _fetched(repository: str, name: str) -> Path:
+    """A file of a repository of the hub."""
+    hub = imported("huggingface_hub")
+    try:
+        return Path(hub.hf_hub_download(repository, name))
+    except Exception as reason:  # no network, no such repository, no permission, …
+        words = " ".join(str(reason).split())
+        raise ClasswiseError(
+            f"hf:{repository} cannot be had ({cut(words)}); without a network, name the folder of "
+            "a snapshot: hf:FOLDER"
+        ) from None
+
+
+def _made(spec: str, make: Callable[..., Any], *args: Any, **options: Any) -> nn.Module:
+    """What a library makes of a name; whatever it says against it, in one line."""
+    try:
+        model = make(*args, **options)
+    except Exception as reason:  # a wrong option, weights for other classes, no network, …
+        if (wrong := _wrong_build(reason)) is not None:
+            raise wrong from None
+        words = " ".join(f"{type(reason).__name__}: {reason}".split())
+        said = str(reason) if isinstance(reason, ClasswiseError) else words
+        raise ClasswiseError(f"{spec} was not built ({cut(said, 400)})") from None
+    if not isinstance(model, nn.Module):
+        raise ClasswiseError(f"{spec} is no network, but {type(model).__name__}")
+    return model
+
+
+def _no_such(library: str, name: str, known: Sequence[str]) -> ClasswiseError:
+    """They have a thousand names: the nearest will do."""
+    near = get_close_matches(name, known, n=4, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}? " if near else ""
+    return ClasswiseError(
+        f"{library} has no model {cut(name)!r}; {hint}"
+        f"It has {len(known)}; newer versions have more: pip install --upgrade {library}"
+    )
