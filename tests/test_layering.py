@@ -36,7 +36,7 @@ WALK = {
         "archives cifar sprites download longtail arrays sources"
     ),
     "models": (
-        "rectifier layout extra classifier small resnet wideresnet zoo __init__ misfits card "
+        "rectifier layout extra classifier small resnet wideresnet plain densenet inception attention zoo __init__ misfits card "
         "penultimate asking at_once blackbox averaged normalised layouts fitting twin subject"
     ),
     "attacks": (

@@ -216,7 +216,7 @@ class RawShortcut(PreActivated):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch to the shortcut; the sum stays as it is."""
-        branch = self.conv2(relu(self.norm2(self.conv1(relu(self.norm1(x))))))
+        branch = self.conv2(self.relu(self.norm2(self.conv1(self.relu(self.norm1(x))))))
         out: Tensor = branch + (x if self.shortcut is None else self.shortcut(x))
         return out
 
