@@ -51,12 +51,12 @@ def audit(
 
     The model may be a torch module or a function; it is used in eval mode on its own device and
     left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
-    `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats in [0, 1],
-    shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or data set
-    of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects of ours,
-    torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or one per
-    image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits
-    the mean of so many passes instead. `normalise` is what the model expects and does not do
+    `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats
+    in [0, 1], shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or
+    data set of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects
+    of ours, torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or
+    one per image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat`
+    audits the mean of so many passes instead. `normalise` is what the model expects and does not do
     itself: `cifar10`, `imagenet`, or a pair of means and deviations. `groups` are attributes of the
     images, such as {"camera": ["front", "rear", …]}, one entry per image (docs/groups.md).
 
