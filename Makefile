@@ -51,9 +51,9 @@ soak: .venv/installed ## Kill, damage and crowd it on purpose, write docs/reliab
 	PYTHONPATH=benchmarks:tests $(BIN)/python -m soak $(if $(LONG),--times 10) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(AT),--at $(AT))
 
-bench: .venv/installed ## Measure attacks beside other libraries, audits, growth, the ledger and training (over an hour; fetches CIFAR-10)
+bench: .venv/installed ## Measure attacks beside other libraries, audits, growth, the ledger, stores and training (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
-	@missed=0; for part in attacks audits growth ledger "training --all"; do set -- $$part; file=$$1; shift; \
+	@missed=0; for part in attacks audits growth ledger store "training --all"; do set -- $$part; file=$$1; shift; \
 	  $(BIN)/python benchmarks/$$file.py "$$@" || missed=1; done; exit $$missed
 
 bench-train: .venv/installed ## Measure training beside released code, write docs/benchmarks-training.md (about ten minutes; fetches CIFAR-10)

@@ -17,6 +17,8 @@ class Mutant(NamedTuple):
     why: str  # what a user would suffer
 
 
+STORE = ("data/test_store.py",)
+CACHE = ("data/test_cache.py",)
 QUESTION = ("auditing/test_question_bounds.py",)
 EDGES = ("test_draws_edges.py",)
 SURVIVORS = ("attacks/search/test_survivors.py",)
@@ -259,6 +261,17 @@ MUTANTS = (
            "after a reset the border still has old perturbations"),
     Mutant(_ATTA, "visit.moment.epoch % self.reset == 0", "visit.moment.epoch == 0", ATTA,
            "perturbations are never forgotten"),
+    Mutant("data/store.py", "return index if self.rows is None else self.rows[index]",
+           "return index",
+           STORE, "a subset of a subset would be other images"),
+    Mutant("data/store.py", "rows[where] - begin, where", "rows[where], where",
+           STORE, "of data in two files the second would be misread"),
+    Mutant("data/mending.py", "if zlib.crc32(images[place].data) != self.sums[rows[place]]:",
+           "if False:",
+           CACHE, "a damaged image of the cache would be trained on"),
+    Mutant("data/cache.py", 'facts = f"{found.st_size} {found.st_mtime_ns}"',
+           'facts = f"{found.st_size}"',
+           CACHE, "a picture that changed would stay what it was"),
     Mutant("data/augment.py", "torch.where(draws[:, 2:] < 0.5, columns.flip(1), columns)\n"
            "        return rows", "torch.where(draws[:, 2:] < 0.5, columns, columns)\n"
            "        return rows", ATTA, "no image is mirrored"),

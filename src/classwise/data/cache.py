@@ -38,7 +38,9 @@ FORMAT = 1
 ABOUT, IMAGES, LOG, NOTES = "about.json", "images.bin", "shards.jsonl", "notes.json"
 ROWS, BYTES = 128, 1 << 26  # the most images, and about the most bytes, of a shard
 MOST_LOG = 1 << 32  # bytes of a log: room for 100 million images
-SPARE_ROOM = 1 << 26  # bytes of a disk that are not for us
+MOST_LINE = 1 << 20  # bytes of one of its lines
+LEFT = 1 << 26  # bytes of a disk that are not for us, and as many again as we take, up to
+LEFT_MOST = 1 << 30
 _STALE = "it is made anew"
 
 
@@ -197,7 +199,7 @@ def check_room(place: Path, size: int) -> None:
         probe.unlink()
     except OSError as reason:
         raise NoCache(f"{place}: {reason.strerror or reason}") from None
-    if free < size + SPARE_ROOM:
+    if free < size + LEFT + min(size, LEFT_MOST):  # a full disk is a nuisance for everybody
         raise NoCache(f"{place} has {free / 1e9:.1f} GB free, and {size / 1e9:.1f} GB are needed")
 
 
@@ -270,6 +272,6 @@ def _lines(path: Path) -> Iterator[Shard]:
     if not path.exists() or path.stat().st_size > MOST_LOG:
         return
     with path.open("rb") as stream:
-        for line in stream:
+        for line in iter(lambda: stream.readline(MOST_LINE), b""):
             with contextlib.suppress(Damaged, KeyError, TypeError, ValueError):
                 yield Shard.read(unseal(line))
