@@ -30,7 +30,6 @@ from classwise.memory import keep_freed_memory
 from classwise.models import build_model
 from classwise.training.loop import Trainer
 from classwise.training.progress import TrainProgress
-from classwise.training.state import Progression
 
 EPS, STEP, STEPS = 8 / 255, 2 / 255, 10
 RATE = 1e-3  # so low that many turns leave a trained network as it is
@@ -135,9 +134,7 @@ def ours(
     if state is not None:
         trainer.model.load_state_dict(state)
     silent = TrainProgress(recipe.name, config.epochs, 0, 1, quiet=True)
-    keys = trainer.train_data.origin
-    begin = Progression.beginning(trainer.slots, trainer.chain, trainer.base, keys)
-    first = trainer.apply_policies(begin, {})
+    first = trainer.apply_policies(trainer.beginning(), {})
     after, counts, _ = trainer.run_epoch(first, silent)
     second = trainer.apply_policies(replace(after, epoch=1), counts)
 

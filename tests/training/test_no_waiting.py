@@ -40,7 +40,7 @@ def test_a_step_reads_nothing_back(recipe, net):
     step(batch, settings, kept, moment, frozenset(), True)  # the first has a look at the twin
     with Calls() as calls:
         counts, losses = step(batch, settings, kept, moment, frozenset(), True)
-        tally = Tally(torch.device("cuda"))
+        tally = Tally(torch.device("cuda"), Named)
         tally.add(counts, losses, 8)
     assert len(calls.names) > 20
     assert not [name for name in calls.names if name in WAITING]
@@ -54,6 +54,10 @@ def test_what_would_wait_is_seen():
     assert {name for name in calls.names if name in WAITING} == {"_local_scalar_dense", "nonzero"}
 
 
+class Named(Exception):
+    """The batch that diverged, and its loss."""
+
+
 def told(tally, losses):
     counts = {TRAIN_ROBUST: ClassCounts(torch.tensor([[1, 2], [0, 4]]))}
     for number, loss in enumerate(losses):
@@ -61,7 +65,7 @@ def told(tally, losses):
 
 
 def test_means_are_those_over_the_images():
-    tally = Tally(torch.device("cpu"))
+    tally = Tally(torch.device("cpu"), Named)
     told(tally, [1.0, 0.5, 0.1])
     third = torch.tensor(0.1).item()  # as float32 has it
     assert tally.means() == {
@@ -74,20 +78,21 @@ def test_means_are_those_over_the_images():
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("looks", [(1, 2, 4), (4,), (2, 4)])
 def test_the_first_batch_that_diverged_is_named_whenever_somebody_looks(looks, bad):
-    tally, losses, found = Tally(torch.device("cuda")), [1.0, 0.5, bad, math.nan], []
-    for begin, end in zip((0, *looks), looks, strict=False):
+    tally, losses = Tally(torch.device("cuda"), Named), [1.0, 0.5, bad, math.nan]
+    for begin, end in zip((0, *looks[:-1]), looks, strict=True):
         told(tally, losses[begin:end])
-        found.append(tally.first_diverged())
-    assert found[:-1] == [None] * (len(looks) - 1)
-    number, loss = found[-1]
-    assert (number, str(loss)) == (2, str(bad))
+        if end <= 2:
+            tally.check()
+    with pytest.raises(Named) as found:
+        tally.check()
+    assert str(found.value) == f"(3, {bad})"
 
 
 def test_a_gpu_is_asked_once_a_second_and_the_processor_always():
     now = [0.0]
-    slow, quick = (Tally(torch.device(kind), lambda: now[0]) for kind in ("cuda", "cpu"))
+    slow, quick = (Tally(torch.device(kind), Named, lambda: now[0]) for kind in ("cuda", "cpu"))
     for time, due in ((0.5, False), (1.25, True), (1.5, False), (2.5, True)):
         now[0] = time
         assert (slow.due, quick.due) == (due, True)
         if due:
-            slow.first_diverged()
+            slow.check()

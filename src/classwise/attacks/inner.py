@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from classwise.attacks.ball import Ball
-from classwise.attacks.losses import AttackLoss, CrossEntropy, Divergence
+from classwise.attacks.losses import Amplified, AttackLoss, CrossEntropy, Divergence
 from classwise.attacks.pgd import pgd
 from classwise.attacks.stops import LimitedWatch, StopRule, StopWatch
 from classwise.attacks.targets import draw_targets
@@ -68,11 +68,13 @@ class InnerAttack:
         teacher: Logits | None = None,
         finer: PerSample | None = None,
         recalled: Tensor | None = None,
+        amplified: float = 1.0,
     ) -> dict[str, Images]:
         """Perturbed images by view, detached, in batch order; weights stay untouched.
 
         `finer` says of a sample that it takes n times as many steps, each 2/n as long (none where
-        n is 1). `recalled` are offsets to begin from, NaN where the attack's own start begins.
+        n is 1). `recalled` are offsets to begin from, NaN where the attack's own start begins. The
+        loss is `amplified` where half precision would lose its slopes.
         """
         pace = _Pace.of(self.steps_at(moment), step, finer)
         with batchnorm_mode(model, self.batchnorm):
@@ -80,6 +82,7 @@ class InnerAttack:
             loss: AttackLoss = CrossEntropy(batch.labels)
             if pace.steps:
                 loss = self._loss(model, batch, moment, target_odds, teacher)
+                loss = loss if amplified == 1 else Amplified(loss, amplified)
             return {
                 view.name: pgd(
                     model,

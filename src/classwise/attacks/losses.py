@@ -70,6 +70,22 @@ class Divergence:
         return Divergence(self.reference[keep])
 
 
+@dataclass(frozen=True, slots=True)
+class Amplified:
+    """A loss times a factor, so that its slopes do not vanish in half precision."""
+
+    inside: AttackLoss
+    factor: float
+
+    def __call__(self, logits: Logits) -> PerSample:
+        """Multiply."""
+        return self.factor * self.inside(logits)
+
+    def rows(self, keep: Tensor) -> Amplified:
+        """Cut down to some samples."""
+        return Amplified(self.inside.rows(keep), self.factor)
+
+
 def divergence(first: Logits, second: Logits) -> PerSample:
     """KL(p ‖ q) per sample between two predictions; gradients flow through both.
 

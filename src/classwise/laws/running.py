@@ -150,9 +150,7 @@ def randomness_is_left_alone(subject: Subject, folder: Path) -> None:
     with _with_teacher(subject, folder, source):
         run = Run(folder / "steps")
         trainer = Trainer(run, subject.recipe, config, source, torch.device("cpu"))
-        state = Progression.beginning(
-            trainer.slots, trainer.chain, trainer.base, trainer.train_data.origin
-        )
+        state = trainer.beginning()
         sentinel = _Sentinel()
         trainer.run_epoch(state, sentinel)
     must(not sentinel.drawn, "a step draws from a global random generator; use moment.draws")

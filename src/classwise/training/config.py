@@ -25,6 +25,7 @@ from classwise.errors import ClasswiseError, cut, unknown
 from classwise.limits import LARGEST_NUMBER
 from classwise.script import Drop
 from classwise.spelling import parse_eps, said_value, split_outside_brackets
+from classwise.training.compiling import Compile
 from classwise.training.watched import Watched, parse_watched
 
 
@@ -97,7 +98,11 @@ class TrainConfig(BaseModel):
     nesterov: bool = False
     weight_decay: Annotated[float, Field(ge=0)] = 5e-4
     clip: Annotated[float, Field(gt=0)] | None = None  # largest norm of a step's gradient
-    precision: Literal["float32", "bfloat16"] = "float32"  # bfloat16: mixed, for recent GPUs
+    # bfloat16: mixed, for recent GPUs; float16: mixed with loss scaling, for older ones
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    compile: Compile = (
+        "off"  # by torch; graphs: as CUDA graphs. Like the device not in the identity
+    )
     schedule: Literal["step", "cosine", "cyclic", "one-cycle", "constant"] = "step"
     # Epochs counted from 0, or fractions, at which the rate falls: tenfold, or (when, factor).
     drops: Annotated[tuple[Drop, ...], AfterValidator(_drops)] = (0.5, 0.75)

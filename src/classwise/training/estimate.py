@@ -34,7 +34,6 @@ from classwise.training.progress import TrainProgress
 from classwise.training.record import keep_weights
 from classwise.training.resume import Checkpoints, Logs
 from classwise.training.run import Run
-from classwise.training.state import Progression
 
 Clock = Callable[[], float]
 MOMENTS = 5  # of a run at which its batches are timed: schedules make early ones cheaper
@@ -119,9 +118,7 @@ class Rehearsal:
 
     def __init__(self, trainer: Trainer, clock: Clock) -> None:
         self.trainer, self.clock = trainer, clock
-        self.begin = Progression.beginning(
-            trainer.slots, trainer.chain, trainer.base, trainer.train_data.origin
-        )
+        self.begin = trainer.beginning()
         slots = trainer.slots
         views = tuple(View(view.name) for view in slots.extra_views)
         endless = replace(slots, stop=None, extra_views=views)

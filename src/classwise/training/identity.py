@@ -25,6 +25,7 @@ PASSIVE = (
     "watch",
     "watch_every",
     "keep_every",
+    "compile",  # it changes rounding alone, as another device does
 )  # options that decide nothing by themselves
 
 

@@ -10,6 +10,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ class Trainer:
     def go(self, quiet: bool, lock: FolderLock) -> Run:
         """Train from wherever the run stands to its last epoch."""
         config = self.config
-        begin = Progression.beginning(self.slots, self.chain, self.base, self.train_data.origin)
+        begin = self.beginning()
         whose = self.about["identity"]
         saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device)
         found = saved.resume(begin)
@@ -186,6 +187,11 @@ class Trainer:
                 progress.epoch(state.epoch, record["loss"]["total"], *headline(record))
         return self.run
 
+    def beginning(self) -> Progression:
+        """Where the run begins."""
+        keys, scaled = self.train_data.origin, self.config.precision == "float16"
+        return Progression.beginning(self.slots, self.chain, self.base, keys, scaled)
+
     def run_epoch(
         self, state: Progression, progress: TrainProgress
     ) -> tuple[Progression, dict[Seen, ClassCounts], dict[str, float]]:
@@ -193,7 +199,7 @@ class Trainer:
         config, moment = self.config, self._moment(state.epoch)
         settings = state.settings.to(self.device)
         order, keys = visits(self.train_data, self.train_labels, self.slots.sampler, moment)
-        tally = Tally(self.device)
+        tally = Tally(self.device, partial(self._diverged, state.epoch, len(self.train_data)))
         kept = {name: dict(values) for name, values in state.regularisers.items()}
         details = self.chain.details(state.epoch + 1)
         extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
@@ -204,7 +210,7 @@ class Trainer:
             torch.manual_seed(config.seed * 1_000_003 + state.epoch)
             for number, batch in enumerate(self.train_data.along(order)):
                 if self.chain.due(number):  # somebody does not wait for the boundary
-                    self._check(tally, state.epoch)
+                    tally.check()
                     state = self.renew_policies(state, tally.counts, number)
                     settings = state.settings.to(self.device)
                 batch = replace(batch, index=keys[done : done + len(batch)])
@@ -214,11 +220,11 @@ class Trainer:
                 seen, losses = self.step(batch, now, kept, moment, details, extra_look)
                 tally.add(seen, losses, len(batch))
                 if tally.due:
-                    self._check(tally, state.epoch)
+                    tally.check()
                 progress.batch()
-        self._check(tally, state.epoch)
+        tally.check()
         if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
-            raise self._diverged(state.epoch, "its last batch", float("nan"))
+            raise self._diverged(state.epoch, 0, 0, float("nan"))
         on_host = {key: value.to("cpu") for key, value in tally.counts.items()}
         return replace(state, regularisers=kept), on_host, tally.means()
 
@@ -286,14 +292,8 @@ class Trainer:
     def _moment(self, epoch: int) -> Moment:
         return Moment(self.config.seed, epoch, self.config.epochs)
 
-    def _check(self, tally: Tally, epoch: int) -> None:
-        """Stop where a loss is no number."""
-        found = tally.first_diverged()
-        if found is not None:
-            where = f"batch {found[0] + 1} of {len(self.train_data)}"
-            raise self._diverged(epoch, where, found[1])
-
-    def _diverged(self, epoch: int, where: str, value: float) -> ClasswiseError:
+    def _diverged(self, epoch: int, batches: int, batch: int, value: float) -> ClasswiseError:
+        where = f"batch {batch} of {batches}" if batches else "its last batch"
         return ClasswiseError(
             f"training diverged: loss {value} in epoch {epoch + 1}, {where}; the checkpoint after "
             f"epoch {epoch} is kept in {self.run.path}; try a lower lr"

@@ -25,6 +25,7 @@ from classwise.record.tensors import (
 from classwise.sealed import Damaged
 from classwise.slots import Slots
 from classwise.training.average import RunningAverage, shut_gates
+from classwise.training.scaling import SCALE, first_scale
 from classwise.types import Labels
 
 
@@ -42,14 +43,24 @@ class Progression:
 
     @classmethod
     def beginning(
-        cls, slots: Slots, chain: Chain, base: ClassSettings, index: Labels
+        cls,
+        slots: Slots,
+        chain: Chain,
+        base: ClassSettings,
+        index: Labels,
+        scaled: bool = False,
     ) -> Progression:
-        """Where every run begins; `index` are the keys of the images that it trains on."""
+        """Where every run begins; `index` are the keys of the images that it trains on.
+
+        In a run whose loss is `scaled` the factor is remembered, too.
+        """
         num_classes = len(base.margin)
         averages = tuple(RunningAverage(rule) for rule in slots.averages)
         regularisers = {rule.name: rule.begin(num_classes) for rule in slots.regularisers}
         if slots.carry is not None:
             regularisers[CARRIED] = slots.carry.begin(index)
+        if scaled:
+            regularisers[SCALE] = first_scale()
         return cls(0, chain, base, averages, regularisers)
 
 

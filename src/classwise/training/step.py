@@ -22,7 +22,9 @@ from classwise.models.twin import Following
 from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
 from classwise.slots import Slots
 from classwise.stages import epoch_of
+from classwise.training.compiling import Compiler, check_compile
 from classwise.training.config import TrainConfig
+from classwise.training.scaling import IN_ATTACKS, SCALE, LossScale, check_scaling
 from classwise.types import Batch, Images, Logits
 
 
@@ -39,6 +41,14 @@ class Step:
     teacher: nn.Module | None
     num_classes: int
     device: torch.device
+
+    def __post_init__(self) -> None:
+        check_compile(self.config.compile, self.slots, self.device)
+        check_scaling(self.config.precision, self.slots)
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return Compiler(self.config.compile)
 
     @cached_property
     def _plain_layout(self) -> bool:
@@ -72,6 +82,7 @@ class Step:
         visit = Visit(batch, moment, rows.margin, rows.step, self.ball, self.augment)
         carry = self.slots.carry
         for _ in range(1 if carry is None else carry.replays):
+            self._compiler.next_step()
             views = self._attack(visit, rows, kept.get(CARRIED, {}), teacher)
             seen = self._descend(visit, rows, views, kept, teacher)
             kept.update(seen["states"])
@@ -107,12 +118,11 @@ class Step:
             outputs = self.num_classes + (slots.extra_outputs or 0)
             views, soft = slots.mix(Attacked(batch, views, outputs, self.num_classes, moment))
         seen: dict[str, Any] = {}
+        asked, scale = self._compiler.outputs(self.model), LossScale(kept.get(SCALE))
 
         def forward() -> Tensor:
             with self._precision():
-                found = {
-                    view: _wide(all_outputs(self.model, views[view])) for view in objective.views
-                }
+                found = {view: _wide(asked(views[view])) for view in objective.views}
             outer = Outer(found, batch.labels, rows, soft, teacher)
             terms = objective.terms(outer)
             loss = total(terms, self._reduction(moment))
@@ -125,7 +135,18 @@ class Step:
             return loss
 
         rule = slots.step_rule or plain_step
-        rule(Descent(forward, self.model, self._backward, self._update, moment))
+
+        def backward(loss: Tensor) -> None:
+            self.optimiser.zero_grad(set_to_none=True)  # after the attack, before this backward
+            scale.scaled(loss).backward()  # type: ignore[no-untyped-call]
+
+        def update() -> None:
+            if scale.unscale(self.model.parameters()):
+                self._update()
+
+        rule(Descent(forward, self.model, backward, update, moment))
+        if scale.memory is not None:
+            seen["states"][SCALE] = scale.memory
         return seen
 
     def _attack(
@@ -136,7 +157,7 @@ class Step:
         if inner is None:
             return views
         tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
-        asked = self._asked(inner, visit)
+        asked = self._compiler.model(self._asked(inner, visit))
         with self._precision():
             views |= inner.perturb(
                 asked,
@@ -149,6 +170,7 @@ class Step:
                 teacher=tempered,
                 finer=rows.finer,
                 recalled=None if carry is None else carry.recall(visit, carried),
+                amplified=IN_ATTACKS if self.config.precision == "float16" else 1.0,
             )
         if carry is not None and carry.shared:
             views["robust"].requires_grad_()  # its slope comes with those of the weights
@@ -180,19 +202,14 @@ class Step:
         waiting = start is not None and moment.epoch < max(1, epoch_of(start, epochs))
         return "mean" if waiting else self.slots.reduction or "mean"
 
-    def _backward(self, loss: Tensor) -> None:
-        self.optimiser.zero_grad(set_to_none=True)  # after the attack, before the outer backward
-        loss.backward()  # type: ignore[no-untyped-call]
-
     def _update(self) -> None:
         if self.config.clip is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimiser.step()
 
     def _precision(self) -> torch.autocast:
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"
-        )
+        kind = torch.float16 if self.config.precision == "float16" else torch.bfloat16
+        return torch.autocast(self.device.type, kind, enabled=self.config.precision != "float32")
 
 
 def _wide(logits: Logits) -> Logits:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from classwise.classes.counts import ClassCounts
 from classwise.classes.settings import Seen
+from classwise.errors import ClasswiseError
 
 EVERY = 1.0  # seconds between two looks at the losses of a GPU
 
@@ -18,7 +19,13 @@ EVERY = 1.0  # seconds between two looks at the losses of a GPU
 class Tally:
     """Class counts and losses of the batches of an epoch."""
 
-    def __init__(self, device: torch.device, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        diverged: Callable[[int, float], ClasswiseError],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._diverged = diverged  # what is wrong with a batch, counted from 1, of this loss
         self.counts: dict[Seen, ClassCounts] = {}
         self._losses: dict[str, list[Tensor]] = {}
         self._sizes: list[int] = []
@@ -41,15 +48,14 @@ class Tally:
         """Whether it is time to look for a loss that is no number."""
         return self._clock() - self._looked >= self._every
 
-    def first_diverged(self) -> tuple[int, float] | None:
-        """The first batch whose loss is not finite, counted from 0, and that loss."""
+    def check(self) -> None:
+        """Stop at the first batch since the last look whose loss is not finite."""
         self._looked, begin = self._clock(), self._seen
         self._seen = len(self._sizes)
         fresh = self._losses.get("total", [])[begin:]
         for number, loss in enumerate(torch.stack(fresh).tolist() if fresh else (), begin):
             if not math.isfinite(loss):
-                return number, loss
-        return None
+                raise self._diverged(number + 1, loss)
 
     def means(self) -> dict[str, float]:
         """Every loss, averaged over the images."""
