@@ -50,6 +50,9 @@ DAFA = ("methods/test_methods_dafa.py::TestWeights",)
 RANKS = ("statistics/test_redrawn.py",)
 UNEVEN = ("judging/test_asymmetry.py::test_every_pair_has_its_test_and_its_interval",)
 FEATURES = ("attacks/test_features.py",)
+LAYOUTS = ("record/test_published_layouts.py",)
+OTHERS = ("doors/test_weights_of_others.py::test_safetensors_and_a_set_of_weights_by_its_key",)
+WHO_MAY = ("models/test_zoo.py::test_who_may_name_what",)
 PAIRED = ("statistics/test_paired.py::TestMcNemar",)
 INTERVALS = tuple(
     f"statistics/test_intervals.py::{test}"
@@ -324,5 +327,18 @@ MUTANTS = (
     Mutant("attacks/features.py", "nearer = away.detach() < least",
            "nearer = away.detach() < float('inf')", FEATURES,
            "a feature image is the last one, however far it went astray"),
+    # --- weights of other people
+    Mutant("models/resnet.py", "else self.shortcut(x))", "else self.shortcut(self.relu(self.norm1(x))))",
+           LAYOUTS, "PreActResNet-18 of Wong et al. is another function"),
+    Mutant("models/wideresnet.py", "pad(active, (0, 1, 0, 1))", "pad(active, (1, 0, 1, 0))",
+           LAYOUTS, "DeepMind's networks see images moved by a pixel"),
+    Mutant("models/fitting.py", "and torch.equal(tensors[name], other)", "", LAYOUTS,
+           "a second network in a file is dropped unseen"),
+    Mutant("record/opening.py", "if said is not None and fitted.normalisation is not None:",
+           "if False:", LAYOUTS, "a normalisation is said and not used"),
+    Mutant("record/state_dict.py", "if len(sets) > 1:", "if False:", OTHERS,
+           "the first set of weights is taken for the one that is meant"),
+    Mutant("models/zoo.py", "(name in _OPTIONS_IN_FILES and ", "(", WHO_MAY,
+           "a file makes a library read or fetch what it names"),
 )
 # fmt: on

@@ -36,8 +36,9 @@ WALK = {
         "archives cifar sprites download longtail arrays sources"
     ),
     "models": (
-        "rectifier layout extra classifier small resnet wideresnet plain densenet inception attention zoo __init__ misfits card "
-        "penultimate asking at_once blackbox averaged normalised layouts fitting twin subject"
+        "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
+        "attention zoo __init__ misfits card penultimate asking at_once blackbox averaged "
+        "normalised layouts fitting twin subject"
     ),
     "attacks": (
         "projection ball threat losses stops targets pgd inner features carried judged "

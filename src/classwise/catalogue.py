@@ -69,7 +69,13 @@ def models() -> Listing:
     from classwise.models import MODELS
 
     rows = [(name, _first_line(maker)) for name, maker in MODELS.items()]
-    return ("model", "what it is"), [*rows, ("module:callable", "your own torch model")]
+    others = [
+        ("timm:NAME", "a model of timm (extra zoo)"),
+        ("torchvision:NAME", "a classifier of torchvision (extra zoo)"),
+        ("hf:ORG/NAME", "of the Hugging Face hub, or the folder of a snapshot (extra zoo)"),
+        ("module:callable", "your own torch model"),
+    ]
+    return ("model", "what it is"), [*rows, *others]
 
 
 def attacks() -> Listing:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import classwise
 from classwise.cli import app
 from classwise.data.splits import balanced_subset
+from classwise.models import build_model
 from classwise.record.state_dict import NESTS, read_state_dict
 
 NETS = """
@@ -32,6 +33,19 @@ class Net(nn.Module):
 
 def loose(**options):
     return Net(**options)
+
+
+def fixed(**options):
+    return Fixed(**options)
+
+
+class Fixed(Net):
+    def __init__(self, wide=False):
+        super().__init__(num_classes=5)
+
+
+def broken(**options):
+    return Net(num_classes=options["num_classes"], **{"num_classes": 3})
 """
 
 
@@ -179,6 +193,25 @@ def test_every_stumble_has_a_way_out(net, words, said):
     assert told.exit_code == 2, told.output
     assert said in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.usefixtures("net")
+def test_the_number_of_classes_goes_wherever_it_fits():
+    def outputs(spec):
+        facts = {"num_classes": 7, "channels": 1, "mean": [0.0], "deviation": [1.0]}
+        return build_model(spec, **facts).fc.out_features
+
+    assert [outputs(f"theirs_nets:{name}") for name in ("Net", "loose", "fixed")] == [7, 7, 5]
+    assert outputs("theirs_nets:loose(num_classes=4)") == 4  # the user's word counts
+    with refused("theirs_nets:fixed failed", "nonsense"):
+        outputs("theirs_nets:fixed(nonsense=1)")
+    with refused("theirs_nets:broken failed"):
+        outputs("theirs_nets:broken")
+
+
+def test_images_that_are_too_small_are_told():
+    with refused("lenet does not take images of 1×8×8", "Kernel size"):
+        classwise.train("clean", model="lenet", data="digits", epochs=1, eps=0.1, out="never")
 
 
 class Bomb:

@@ -10,7 +10,7 @@ from torch import nn
 
 from classwise.data.splits import balanced_subset, split_indices
 from classwise.errors import ClasswiseError, OwnCodeError
-from classwise.models import build_model
+from classwise.models import build_model, names_built_in
 from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.models.layout import training_layout
@@ -18,6 +18,7 @@ from classwise.recipe import Recipe
 from classwise.record.opening import Opening, open_model
 from classwise.record.run_folder import weights_file
 from classwise.record.state_dict import file_and_key
+from classwise.spelling import one_line
 from classwise.training.begin import Begun, begin_from
 from classwise.training.config import TrainConfig
 from classwise.training.parts import freeze
@@ -91,6 +92,8 @@ def check_outputs(model: nn.Module, network: Mapping[str, Any], shape: torch.Siz
             found, whole = tuple(model(images).shape), tuple(all_outputs(model, images).shape)
     except RuntimeError as reason:  # too small for its poolings, for one
         words = f"{name} does not take images of {'×'.join(map(str, shape))}"
+        if names_built_in(name):
+            raise ClasswiseError(f"{words} ({one_line(str(reason), 200)})") from None
         raise OwnCodeError.of(words, reason) from reason
     if found != (2, num_classes):
         raise ClasswiseError(
