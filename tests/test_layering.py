@@ -37,7 +37,9 @@ WALK = {
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
-        *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
+        *("asking", "at_once", "outputs", "blackbox", "averaged", "preparation", "prepared"),
+        *("twin", "onnx_wire", "onnx_file", "onnx_graph", "onnx_layers", "onnx_operators"),
+        *("onnx_shapes", "onnx_network", "subject"),
     ],
     "attacks": [
         *("projection", "ball", "threat", "losses", "stops", "targets", "pgd", "inner"),
@@ -95,7 +97,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "wanted", "printing", "lists", "training", "auditing", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

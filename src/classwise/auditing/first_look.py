@@ -45,7 +45,8 @@ def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
             Flag(
                 "probabilities",
                 "the outputs are probabilities, not logits: a second softmax flattens the "
-                "gradients; audit the model without its softmax",
+                "gradients; say --output probabilities (in Python: output='probabilities'), or "
+                "audit the model without its softmax",
             )
         )
     if bool((batch.labels == batch.labels[:1]).all()):
@@ -67,9 +68,13 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
         "missing-normalisation": (
             (x - mean) / deviation,
             "normalised images are classified better: the model lacks its normalisation; give it "
-            "with --normalise cifar10 or imagenet, or --mean and --std",
+            "with --normalise cifar10 or imagenet, or --mean and --std (in Python: normalise=)",
         ),
-        "grey-levels": (x * 255, "images in 0 … 255 are classified better than in [0, 1]"),
+        "grey-levels": (
+            x * 255,
+            "images in 0 … 255 are classified better than in [0, 1]; say so with --mean 0 --std "
+            f"{1 / 255:.8f} (in Python: normalise=(0, {1 / 255:.8f}))",
+        ),
     }
     right, flags = logits.argmax(1) == batch.labels, []
     for name, (probe, words) in probes.items():

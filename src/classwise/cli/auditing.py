@@ -21,6 +21,7 @@ from classwise.cli.printing import (
     say_remarks,
     write_page,
 )
+from classwise.cli.wanted import Channels, Crop, Mean, Normalise, Output, Resize, Std, Trust
 from classwise.errors import ClasswiseError
 
 
@@ -61,21 +62,14 @@ def audit(
             "also of each average)"
         ),
     ] = "",
-    normalise: Annotated[
-        str | None,
-        typer.Option(
-            help="What the model expects and does not do: cifar10, imagenet, … (default: none)"
-        ),
-    ] = None,
-    mean: Annotated[
-        str | None,
-        typer.Option(
-            help="The same by its means, such as 0.5,0.5,0.5; with --std. (default: none)"
-        ),
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Deviations that go with --mean. (default: none)")
-    ] = None,
+    normalise: Normalise = None,
+    mean: Mean = None,
+    std: Std = None,
+    resize: Resize = None,
+    crop: Crop = None,
+    channels: Channels = None,
+    output: Output = None,
+    trust: Trust = False,
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
@@ -134,6 +128,7 @@ def audit(
     With --question the exit code is the answer: 0 yes, 1 no, 3 undecided.
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
+    Example: classwise audit net.onnx --data npz:mine.npz --normalise imagenet --resize 224
     """
     from classwise.data.sources import with_option
     from classwise.doors.targets import audit_target
@@ -166,6 +161,11 @@ def audit(
         health=health,
         repeat=repeat,
         normalise=normalisation(normalise, mean, std),
+        resize=resize,
+        crop=crop,
+        channels=channels,
+        output=output,
+        trust=trust,
         groups=groups,
         batch_size=batch_size,
         seed=seed,

@@ -12,6 +12,7 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.models import build_model
+from classwise.models.onnx_file import is_onnx
 from classwise.record.description import check_description
 from classwise.record.run_folder import load_model
 from classwise.spelling import average_and_keep
@@ -25,19 +26,19 @@ def models_of(
     """(weights name, recipe name, model or ONNX file) of all to audit."""
     target, network = wish.target, wish.network
     file = Path(target).is_file() or target.endswith(".safetensors")
-    if network is not None and (target.endswith(".onnx") or not (run or file)):
+    if network is not None and (is_onnx(target) or not (run or file)):
         raise ClasswiseError(
             f"--model {network} is for runs and weights files that were made with a model of your "
             f"own; {target} is none"
         )
-    if wish.weights and (target.endswith(".onnx") or file):
+    if wish.weights and (is_onnx(target) or file):
         raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
     if run is not None:
         _same_classes(target, run.about["data"]["class_names"], images)
         for name in _chosen_weights(run, wish.weights):
             yield name, run.about.get("recipe_name", run.name), run.model(name, network)
-    elif target.endswith(".onnx"):
-        yield "given", Path(target).stem, Path(target)
+    elif is_onnx(target):
+        yield "given", Path(target).name.partition(".onnx")[0], Path(target)
     elif file:
         model, about = load_model(Path(target), network)
         names = check_description(about, target)["data"]["class_names"]

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.names import parse_conditions
@@ -31,7 +31,7 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
-from classwise.models.normalised import Normalisation
+from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
@@ -70,7 +70,8 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
-            normalisation=None if wish.normalise is None else Normalisation.of(wish.normalise),
+            wants=place.wants(wish, model, images.images),
+            output=wish.output,
         )
         conditions = conditions or _conditions(wish, place, subject)  # read once for all weights
         plan = Plan(subject, data, conditions)
@@ -108,6 +109,7 @@ class _Place:
     data: str
     threat: Threat
     trained_on: str | None  # hash of the training images, where it is known
+    trained_here: bool
 
     @classmethod
     def of(cls, wish: Wish) -> _Place:
@@ -130,7 +132,12 @@ class _Place:
         threat = Threat.of(eps if wish.eps is None else wish.eps, wish.norm or norm)
         about = run.about["data"] if run else _data_of_file(target)
         seen = about.get("train_hash") if isinstance(about, dict) else None
-        return cls(run, run.path if run else folder, data, threat, seen)
+        return cls(run, run.path if run else folder, data, threat, seen, bool(about))
+
+    def wants(self, wish: Wish, model: object, images: Tensor) -> Preparation:
+        """What the model expects and does not do itself; one that was trained here does it."""
+        own = None if self.trained_here else configured_for(model, images)
+        return Preparation.of(wish.normalise, wish.resize, wish.crop, wish.channels, configured=own)
 
     def record(self, plan: Plan, recipe: str, weights: str, split: str) -> Record | None:
         """Where the audits of some weights are kept."""
