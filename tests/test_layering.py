@@ -37,6 +37,7 @@ WALK = {
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
+        *("functions", "code_files"),
         *("asking", "at_once", "outputs", "blackbox", "averaged", "preparation", "prepared"),
         *("twin", "onnx_wire", "onnx_file", "onnx_graph", "onnx_layers", "onnx_operators"),
         *("onnx_shapes", "onnx_network", "subject"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -12,6 +13,8 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.models import build_model
+from classwise.models.code_files import code_in, open_code
+from classwise.models.functions import function_of_images
 from classwise.models.onnx_file import is_onnx
 from classwise.record.description import check_description
 from classwise.record.run_folder import load_model
@@ -22,14 +25,18 @@ from classwise.training.state_dict import load_whole
 
 def models_of(
     wish: Wish, run: Run | None, images: Dataset
-) -> Iterator[tuple[str, str, nn.Module | Path]]:
-    """(weights name, recipe name, model or ONNX file) of all to audit."""
+) -> Iterator[tuple[str, str, nn.Module | Path | Callable[[Any], Any]]]:
+    """(weights name, recipe name, model, ONNX file or function) of all to audit."""
     target, network = wish.target, wish.network
     file = Path(target).is_file() or target.endswith(".safetensors")
     if network is not None and (is_onnx(target) or not (run or file)):
         raise ClasswiseError(
             f"--model {network} is for runs and weights files that were made with a model of your "
             f"own; {target} is none"
+        )
+    if wish.trust and not code_in(Path(target)):
+        raise ClasswiseError(
+            f"--trust is for TorchScript and torch.export files; {target} is none, leave it out"
         )
     if wish.weights and (is_onnx(target) or file):
         raise ClasswiseError(f"{target} has its weights in it; leave out --weights {wish.weights}")
@@ -39,11 +46,20 @@ def models_of(
             yield name, run.about.get("recipe_name", run.name), run.model(name, network)
     elif is_onnx(target):
         yield "given", Path(target).name.partition(".onnx")[0], Path(target)
+    elif file and (kind := code_in(Path(target))):
+        yield "given", Path(target).stem, open_code(Path(target), kind, trusted=wish.trust)
     elif file:
         model, about = load_model(Path(target), network)
         names = check_description(about, target)["data"]["class_names"]
         _same_classes(target, names, images)
         yield str(about.get("weights", "given")), str(about.get("recipe", target)), model
+    elif ":" in target and (function := function_of_images(target)):
+        if wish.weights:
+            raise ClasswiseError(
+                f"{target} is a function of images, and nobody can give it weights; leave out "
+                f"--weights {wish.weights}, or name a function that makes the model"
+            )
+        yield "given", target, function
     elif ":" in target:
         mean, deviation = images.channel_statistics
         model = build_model(

@@ -20,6 +20,7 @@ from classwise.auditing.progress import Bar, warn
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
+from classwise.content import content_of
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
@@ -70,6 +71,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
+            name="" if isinstance(model, nn.Module | Path) else content_of(model).hex(),
             wants=place.wants(wish, model, images.images),
             output=wish.output,
         )
