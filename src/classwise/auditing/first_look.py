@@ -33,7 +33,8 @@ def first_look(subject: Subject, data: View) -> list[Flag]:
         again = ask(subject.logits, batch.images[:FEW], subject.width, subject.num_classes)
         if bool(((again - logits[:FEW]).abs().amax(1) > tolerance(logits[:FEW])).any()):
             return []  # answers that change by themselves say nothing of the set-up
-        return set_up_flags(subject.logits, batch, logits, subject.width)
+        found = set_up_flags(subject.logits, batch, logits, subject.width)
+        return found + _other_normalisation(subject, batch, logits)
 
 
 def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) -> list[Flag]:
@@ -96,6 +97,44 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
     return flags
 
 
+def _other_normalisation(subject: Subject, batch: Batch, logits: Logits) -> list[Flag]:
+    """Whether a usual normalisation suits the model better than the one that was put before it.
+
+    The differences are small, so that it must be right more often and likelier on most images.
+    """
+    given, found = subject.normalisation, []
+    if given is None:
+        return []
+    right, count = logits.argmax(1) == batch.labels, len(logits)
+    for name, other in given.others(batch.images.shape[1]).items():
+        mean, spread, m, s = (
+            batch.images.new_tensor(numbers).view(1, -1, 1, 1)
+            for numbers in (given.mean, given.deviation, other.mean, other.deviation)
+        )
+        # what the given normalisation makes of these is what the other makes of the images
+        probe, then = (batch.images - m) / s * spread + mean, logits.clone()
+        then[~right] = ask(subject.logits, probe[~right], subject.width, subject.num_classes)
+        won = int((then.argmax(1) == batch.labels).sum() - right.sum())
+        if won < max(0.04 * count, 2):  # the others cannot change that
+            continue
+        then[right] = ask(subject.logits, probe[right], subject.width, subject.num_classes)
+        lost = int((right & (then.argmax(1) != batch.labels)).sum())
+        likelier = int((_likelihood(then, batch) > _likelihood(logits, batch)).sum())
+        enough = won - lost >= max(0.04 * count, 2) and _beyond_chance(won, lost, 0.05)
+        if enough and _beyond_chance(likelier, count - likelier):
+            words = (
+                f"with --normalise {name} in the place of {given}, {won} more of {count} are right "
+                f"and {lost} fewer, and {likelier} labels are likelier: is yours the model's own?"
+            )
+            found.append((won - lost, Flag("wrong-normalisation", words)))
+    return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def _likelihood(logits: Logits, batch: Batch) -> Tensor:
+    """Log p of the true class."""
+    return logits.log_softmax(1).gather(1, batch.labels[:, None])[:, 0]
+
+
 def _better(won: int, lost: int, count: int) -> bool:
     """Whether a tenth more is right, and that by no chance."""
     return won - lost >= max(0.1 * count, 1) and _beyond_chance(won, lost)
@@ -119,5 +158,7 @@ def _label_flags(labels: Labels, logits: Logits) -> list[Flag]:
     return flags
 
 
-def _beyond_chance(won: int, lost: int) -> bool:
-    return bool(stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= _SURE)
+def _beyond_chance(won: int, lost: int, sure: float = _SURE) -> bool:
+    if won + lost == 0:
+        return False
+    return bool(stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= sure)

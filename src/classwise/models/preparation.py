@@ -17,6 +17,7 @@ _KNOWN = {
     "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     "mnist": ((0.1307,), (0.3081,)),
+    "half": ((0.5,), (0.5,)),  # to [−1, 1]
 }
 NONE = "none"  # said in so many words: not even what a configuration asks for
 _WAYS = ("bilinear", "bicubic")  # to resize; what lies between pixels is averaged, as in Pillow
@@ -57,6 +58,15 @@ class Normalisation:
                 "channel, deviations above 0"
             )
         return cls(mean, deviation)
+
+    def others(self, channels: int) -> dict[str, Normalisation]:
+        """Usual ones for so many channels that are not this one, by their names."""
+        usual = {name: Normalisation(*numbers) for name, numbers in _KNOWN.items()}
+        return {name: one for name, one in usual.items() if one != self and one.fits(channels)}
+
+    def fits(self, channels: int) -> bool:
+        """Whether it is for so many channels."""
+        return len(self.mean) in (1, channels)
 
     def __str__(self) -> str:
         numbers = (" ".join(f"{one:g}" for one in part) for part in (self.mean, self.deviation))

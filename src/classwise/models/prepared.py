@@ -48,7 +48,7 @@ class Front(nn.Module):
         short = like is not None and like.dtype in (torch.float16, torch.bfloat16)
         self.short = like.dtype if like is not None and short else None
         if how.normalisation is not None:
-            if len(how.normalisation.mean) not in (1, channels):
+            if not how.normalisation.fits(channels):
                 raise ClasswiseError(
                     f"the normalisation is for {len(how.normalisation.mean)} channels, but the "
                     f"images have {channels}; give one mean and deviation per channel"
