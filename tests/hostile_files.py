@@ -1,5 +1,6 @@
 """Damaged files from a seed for every reader; only success or a ClasswiseError is right."""
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from hostile import accepted
+from onnx_files import residual
 from PIL import Image
 from safetensors.torch import save
 
@@ -24,6 +26,9 @@ from classwise.data.unpickle import read_pickle
 from classwise.judging.audits import read_ledger
 from classwise.judging.group_files import kept_groupings, read_table
 from classwise.judging.samples import read_samples
+from classwise.models.onnx_file import onnx_bytes, read_onnx
+from classwise.models.onnx_network import entrance_of, translated
+from classwise.models.onnx_wire import NotTranslated
 from classwise.record.remarks import read_remarks
 from classwise.record.rows import Predictions, Stamp
 from classwise.record.shards import read_abouts, write_rows
@@ -146,6 +151,13 @@ def _picture_bytes(kind: str) -> bytes:
     return stream.getvalue()
 
 
+def _onnx(path: Path) -> None:
+    images = torch.zeros(2, 1, 8, 8)
+    with contextlib.suppress(NotTranslated):  # onnxruntime may have a try then
+        graph = read_onnx(path, onnx_bytes(path))
+        translated(graph, entrance_of(graph, "x.onnx", images), (1, 8, 8))
+
+
 def _remarks(folder: Path) -> None:
     facts = {"model_hash": "m", "data_hash": "d", "attack_key": "k"}
     read_remarks(folder, [facts])
@@ -185,6 +197,7 @@ READERS: dict[str, Reader] = {
         lambda p: read_table(p, 3),
         False,
     ),
+    "onnx": (lambda _: residual()[0].SerializeToString(), "x.onnx", _onnx, False),
     "png": (lambda _: _picture_bytes("PNG"), "x.png", _picture, False),
     "jpeg": (lambda _: _picture_bytes("JPEG"), "x.jpg", _picture, False),
     "gif": (lambda _: _picture_bytes("GIF"), "x.gif", _picture, False),

@@ -328,8 +328,9 @@ MUTANTS = (
            "nearer = away.detach() < float('inf')", FEATURES,
            "a feature image is the last one, however far it went astray"),
     # --- weights of other people
-    Mutant("models/resnet.py", "else self.shortcut(x))", "else self.shortcut(self.relu(self.norm1(x))))",
-           LAYOUTS, "PreActResNet-18 of Wong et al. is another function"),
+    Mutant("models/resnet.py", "else self.shortcut(x))",
+           "else self.shortcut(self.relu(self.norm1(x))))", LAYOUTS,
+           "PreActResNet-18 of Wong et al. is another function"),
     Mutant("models/wideresnet.py", "pad(active, (0, 1, 0, 1))", "pad(active, (1, 0, 1, 0))",
            LAYOUTS, "DeepMind's networks see images moved by a pixel"),
     Mutant("models/fitting.py", "and torch.equal(tensors[name], other)", "", LAYOUTS,

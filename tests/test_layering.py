@@ -37,8 +37,10 @@ WALK = {
     ),
     "models": (
         "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
-        "attention zoo __init__ misfits card penultimate asking at_once blackbox averaged "
-        "normalised layouts fitting twin subject"
+        "attention zoo __init__ misfits card functions code_files penultimate asking at_once "
+        "outputs blackbox averaged preparation prepared layouts fitting twin "
+        "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_network "
+        "subject"
     ),
     "attacks": (
         "projection ball threat losses stops targets pgd inner features carried judged "
@@ -75,7 +77,10 @@ WALK = {
     "catalogue": "",
     "quickstart": "",
     "studies": "",
-    "cli": "app opening printing lists caching training auditing universality comparing __init__",
+    "cli": (
+        "app wanted opening printing lists caching training auditing universality comparing "
+        "__init__"
+    ),
     "__main__": "",
 }
 STATIONS = list(WALK)

@@ -17,7 +17,7 @@ from classwise.cli.printing import normalisation
 from classwise.data.download import get
 from classwise.judging.groups import check_name
 from classwise.models import build_model, names_own_model
-from classwise.models.normalised import Normalisation
+from classwise.models.preparation import Normalisation
 from classwise.models.small import cnn
 from classwise.recipe_text import load_recipe
 from classwise.record.lines import parse_lines

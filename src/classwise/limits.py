@@ -17,3 +17,10 @@ MOST_FILE_BYTES = 1 << 29  # of one picture, and of one file in an official arch
 LARGEST_OPTION = 4096  # of a model, such as its width: wider than any network in use
 MOST_WEIGHTS = 1_000_000_000  # of a model of ours; they take 4 GB, and as much again in training
 LARGEST_NUMBER = 2**63 - 1  # of whole numbers that people write: what tables can hold
+MOST_ONNX_BYTES = 2 << 30  # of an ONNX file, unpacked, and of each file of weights beside it
+MOST_ONNX_PARTS = (
+    100_000  # nodes, and tensors, of an ONNX graph; the largest networks have thousands
+)
+MOST_ACTIVATION = (
+    1 << 28
+)  # numbers that a layer of an ONNX graph makes of one image; they take 1 GB

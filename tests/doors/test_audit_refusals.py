@@ -73,7 +73,7 @@ class TestBadInput:
     @pytest.mark.parametrize("attacks", ["clean", "pgd-2"])
     @pytest.mark.parametrize("names", [None, "abc"])
     def test_outputs_that_are_no_logits(self, names, attacks):
-        for model in (lambda x: (x.flatten(1),), lambda _: None, lambda x: x):
+        for model in (lambda x: (x.flatten(1), x.flatten(1)), lambda _: None, lambda x: x):
             self.refuse("logits", model=model, class_names=names, attacks=attacks)
 
     def test_logits_that_are_not_finite(self):

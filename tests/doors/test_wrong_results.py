@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 import classwise
 from classwise import cli
 from classwise.judging.audits import read_ledger
-from classwise.models.normalised import Normalisation
+from classwise.models.preparation import Normalisation, Preparation
+from classwise.models.prepared import Front
 
 NET = """
 import torch
@@ -206,12 +207,13 @@ class TestNormalisation:
         with refused(*words):
             Normalisation.of(how)
         with refused("3 channels", "have 1"):
-            Normalisation.of("imagenet").before(nn.Flatten(), 1)
+            Front(Preparation.of("imagenet"), (1, 8, 8))
 
     def test_softmax_outputs_are_named(self):
         images, labels, _ = digits()
         found = classwise.audit(Raw(softmax=True), images, labels, attacks=["clean"])
-        assert any(flag.startswith("probabilities") for flag in found.about["flags"])
+        (flag,) = (f for f in found.about["flags"] if f.startswith("probabilities"))
+        assert "--output probabilities" in flag
 
 
 class TestLabels:

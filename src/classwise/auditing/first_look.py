@@ -33,7 +33,8 @@ def first_look(subject: Subject, data: View) -> list[Flag]:
         again = ask(subject.logits, batch.images[:FEW], subject.width, subject.num_classes)
         if bool(((again - logits[:FEW]).abs().amax(1) > tolerance(logits[:FEW])).any()):
             return []  # answers that change by themselves say nothing of the set-up
-        return set_up_flags(subject.logits, batch, logits, subject.width)
+        found = set_up_flags(subject.logits, batch, logits, subject.width)
+        return found + _other_normalisation(subject, batch, logits)
 
 
 def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) -> list[Flag]:
@@ -45,7 +46,8 @@ def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
             Flag(
                 "probabilities",
                 "the outputs are probabilities, not logits: a second softmax flattens the "
-                "gradients; audit the model without its softmax",
+                "gradients; say --output probabilities (in Python: output='probabilities'), or "
+                "audit the model without its softmax",
             )
         )
     if bool((batch.labels == batch.labels[:1]).all()):
@@ -67,9 +69,13 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
         "missing-normalisation": (
             (x - mean) / deviation,
             "normalised images are classified better: the model lacks its normalisation; give it "
-            "with --normalise cifar10 or imagenet, or --mean and --std",
+            "with --normalise cifar10 or imagenet, or --mean and --std (in Python: normalise=)",
         ),
-        "grey-levels": (x * 255, "images in 0 … 255 are classified better than in [0, 1]"),
+        "grey-levels": (
+            x * 255,
+            "images in 0 … 255 are classified better than in [0, 1]; say so with --mean 0 --std "
+            f"{1 / 255:.8f} (in Python: normalise=(0, {1 / 255:.8f}))",
+        ),
     }
     right, flags = logits.argmax(1) == batch.labels, []
     for name, (probe, words) in probes.items():
@@ -89,6 +95,44 @@ def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
         if _better(won, lost, len(right)):
             flags.append(Flag(name, f"{words} ({won} more right, {lost} fewer)"))
     return flags
+
+
+def _other_normalisation(subject: Subject, batch: Batch, logits: Logits) -> list[Flag]:
+    """Whether a usual normalisation suits the model better than the one that was put before it.
+
+    The differences are small, so that it must be right more often and likelier on most images.
+    """
+    given, found = subject.normalisation, []
+    if given is None:
+        return []
+    right, count = logits.argmax(1) == batch.labels, len(logits)
+    for name, other in given.others(batch.images.shape[1]).items():
+        mean, spread, m, s = (
+            batch.images.new_tensor(numbers).view(1, -1, 1, 1)
+            for numbers in (given.mean, given.deviation, other.mean, other.deviation)
+        )
+        # what the given normalisation makes of these is what the other makes of the images
+        probe, then = (batch.images - m) / s * spread + mean, logits.clone()
+        then[~right] = ask(subject.logits, probe[~right], subject.width, subject.num_classes)
+        won = int((then.argmax(1) == batch.labels).sum() - right.sum())
+        if won < max(0.04 * count, 2):  # the others cannot change that
+            continue
+        then[right] = ask(subject.logits, probe[right], subject.width, subject.num_classes)
+        lost = int((right & (then.argmax(1) != batch.labels)).sum())
+        likelier = int((_likelihood(then, batch) > _likelihood(logits, batch)).sum())
+        enough = won - lost >= max(0.04 * count, 2) and _beyond_chance(won, lost, 0.05)
+        if enough and _beyond_chance(likelier, count - likelier):
+            words = (
+                f"with --normalise {name} in the place of {given}, {won} more of {count} are right "
+                f"and {lost} fewer, and {likelier} labels are likelier: is yours the model's own?"
+            )
+            found.append((won - lost, Flag("wrong-normalisation", words)))
+    return [max(found, key=lambda one: one[0])[1]] if found else []
+
+
+def _likelihood(logits: Logits, batch: Batch) -> Tensor:
+    """Log p of the true class."""
+    return logits.log_softmax(1).gather(1, batch.labels[:, None])[:, 0]
 
 
 def _better(won: int, lost: int, count: int) -> bool:
@@ -114,5 +158,7 @@ def _label_flags(labels: Labels, logits: Logits) -> list[Flag]:
     return flags
 
 
-def _beyond_chance(won: int, lost: int) -> bool:
-    return bool(stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= _SURE)
+def _beyond_chance(won: int, lost: int, sure: float = _SURE) -> bool:
+    if won + lost == 0:
+        return False
+    return bool(stats.binomtest(won, won + lost, 0.5, "greater").pvalue <= sure)

@@ -20,6 +20,7 @@ from classwise.cli.printing import (
     question_code,
     say_healthy,
 )
+from classwise.cli.wanted import Channels, Crop, Mean, Normalise, Output, Resize, Std, Trust
 from classwise.errors import ClasswiseError
 
 
@@ -51,21 +52,14 @@ def audit(
         str | None, typer.Option(help="Linf or L2. (default: the run's, or Linf)")
     ] = None,
     weights: Weights = "",
-    normalise: Annotated[
-        str | None,
-        typer.Option(
-            help="What the model expects and does not do: cifar10, imagenet, … (default: none)"
-        ),
-    ] = None,
-    mean: Annotated[
-        str | None,
-        typer.Option(
-            help="The same by its means, such as 0.5,0.5,0.5; with --std. (default: none)"
-        ),
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Deviations that go with --mean. (default: none)")
-    ] = None,
+    normalise: Normalise = None,
+    mean: Mean = None,
+    std: Std = None,
+    resize: Resize = None,
+    crop: Crop = None,
+    channels: Channels = None,
+    output: Output = None,
+    trust: Trust = False,
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
@@ -125,6 +119,8 @@ def audit(
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
 
+    Or: classwise audit net.onnx --data npz:mine.npz --normalise imagenet --resize 224
+
     Or: classwise audit theirs.pth --arch resnet18 --normalise cifar10 --data cifar10
 
     What is certified, and what an attack leaves, of the model smoothed with Gaussian noise:
@@ -163,6 +159,11 @@ def audit(
         repeat=repeat,
         normalise=normalisation(normalise, mean, std),
         opening=Opening.of(arch, rename, None),
+        resize=resize,
+        crop=crop,
+        channels=channels,
+        output=output,
+        trust=trust,
         groups=groups,
         batch_size=batch_size,
         seed=seed,

@@ -86,7 +86,7 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     for audit, title in named:
         if audit.partial is not None:
             _say(f"{audit.partial.words} ({title})")
-    for words in dict.fromkeys(audit.report.about.get("images", "") for audit in audits):
+    for words in dict.fromkeys(_audited(audit) for audit in audits):
         if words:
             _say(f"Audited: {words}.")
     for audit, title in named:
@@ -104,9 +104,20 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
         for table in bracket_tables(audit, title, everything=everything, command=command):
             out.print(table)
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
+    answered += [words for audit in audits for words in _asked(audit) if _audited(audit)]
     for line in remarks(audits):
         if not any(line.endswith(words) for words in answered):
             _say(line)
+
+
+def _audited(audit: AuditedWeights) -> str:
+    """Which images, and how the model is asked about them; nothing where verdicts are only read."""
+    images = audit.report.about.get("images", "")
+    return "; ".join([images, *_asked(audit)]) if images else ""
+
+
+def _asked(audit: AuditedWeights) -> list[str]:
+    return list(audit.report.about.get("asked", []))
 
 
 def question_code(audits: Sequence[AuditedWeights]) -> int:

@@ -17,7 +17,7 @@ from classwise.data.view import View
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
-from classwise.models.normalised import Normalisation
+from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
@@ -43,42 +43,47 @@ def audit(
     seed: int = 0,
     repeat: int = 1,
     normalise: Any = None,
+    resize: Any = None,
+    crop: Any = None,
+    channels: str | None = None,
+    output: str | int | None = None,
     out: str | Path | None = None,
     name: str = "",
     quiet: bool = True,
 ) -> ClassReport:
     """Audit any model that maps images in [0, 1] to logits, class by class.
 
-    The model may be a torch module or a function; it is used in eval mode on its own device and
-    left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
+    The model may be a torch module or a function, or the path of an ONNX file; it is used in eval
+    mode on its own device and left as it was. A function without gradients is a black box: only
     `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats
     in [0, 1], shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or
     data set of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects
     of ours, torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or
     one per image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat`
-    audits the mean of so many passes instead. `normalise` is what the model expects and does not do
-    itself: `cifar10`, `imagenet`, or a pair of means and deviations. `groups` are attributes of the
-    images, such as {"camera": ["front", "rear", …]}, one entry per image (docs/groups.md).
+    audits the mean of so many passes instead. `groups` are attributes of the images
+    (docs/groups.md).
 
-    With `out` the verdicts are kept in that folder, piece by piece: what it holds is not attacked
-    again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
-    function must have one, and another one whenever it answers differently.
+    `normalise`, `resize`, `crop` and `channels` are what the model expects and does not do itself,
+    `output` is where its logits are (docs/models.md); `report.about["asked"]` says what was done.
+
+    With `out` the verdicts are kept in that folder: what it holds is not attacked again, and
+    `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a function
+    must have one, and another one whenever it answers differently.
     """
     pixels, labels = images_and_labels(images, labels)
     known = None if class_names is None else len(class_names)
-    how = None if normalise is None else Normalisation.of(normalise)
-    subject = Subject.of(
-        model, pixels, known, width=batch_size, passes=repeat, name=name, normalisation=how
-    )
-    data = View.given(
-        pixels, labels, subject.num_classes, class_names, superclass_of, superclass_names
-    )
+    own = configured_for(model, pixels)
+    wants = Preparation.of(normalise, resize, crop, channels, own)
+    asked: dict[str, Any] = {"width": batch_size, "passes": repeat, "name": name, "output": output}
+    subject = Subject.of(model, pixels, known, wants=wants, **asked)
+    names = (class_names, superclass_of, superclass_names)
+    data = View.given(pixels, labels, subject.num_classes, *names)
     groupings = of_samples(groups, len(pixels))
     if subject.black_box and attacks is DEFAULT_ATTACKS:
         attacks = BLACK_BOX_ATTACKS
     plan = Plan(subject, data, parse_conditions(attacks, Threat.of(eps, norm, data.index), seed))
-    file = Path(model).stem if isinstance(model, str | Path) else type(model).__name__
-    record = None if out is None else record_in(Path(out), subject, data, name or file)
+    called = name or (Path(model).stem if isinstance(model, str | Path) else type(model).__name__)
+    record = None if out is None else record_in(Path(out), subject, data, called)
     looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)

@@ -58,5 +58,9 @@ def findings(
 
 def remarks(plan: Plan, flags: Sequence[Flag]) -> dict[str, Any]:
     """What a reader must know beside the numbers; nothing where there is nothing to say."""
-    said = {"flags": [str(flag) for flag in flags], "black_box": plan.subject.black_box}
+    said = {
+        "asked": list(plan.subject.words),
+        "flags": [str(flag) for flag in flags],
+        "black_box": plan.subject.black_box,
+    }
     return {key: value for key, value in said.items() if value}

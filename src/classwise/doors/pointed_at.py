@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -16,7 +16,10 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.models import build_model, names_built_in
-from classwise.models.normalised import Normalisation, Normalised
+from classwise.models.code_files import code_in, open_code
+from classwise.models.functions import function_of_images
+from classwise.models.onnx_file import is_onnx
+from classwise.models.prepared import normalised
 from classwise.models.zoo import (
     PRETRAINED,
     asks_for_weights,
@@ -41,7 +44,7 @@ class Pointed(NamedTuple):
 
     weights: str
     recipe: str
-    model: nn.Module | Path  # or an ONNX file
+    model: nn.Module | Path | Callable[[Any], Any]  # or an ONNX file, or a function
     flags: tuple[Flag, ...] = ()
 
 
@@ -55,10 +58,20 @@ def models_of(wish: Wish, run: Run | None, images: Dataset) -> Iterator[Pointed]
         for name in _chosen_weights(run, wish.weights):
             model = run.model(name, wish.network)
             yield Pointed(name, run.about.get("recipe_name", run.name), model)
-    elif target.endswith(".onnx"):
-        yield Pointed("given", Path(target).stem, Path(target))
+    elif is_onnx(target):
+        yield Pointed("given", Path(target).name.partition(".onnx")[0], Path(target))
+    elif file and (kind := code_in(Path(target))):
+        model = open_code(Path(target), kind, trusted=wish.trust)
+        yield Pointed("given", Path(target).stem, model)
     elif file:
         yield _of_file(wish, images)
+    elif ":" in target and not zoo_of(target) and (function := function_of_images(target)):
+        if wish.weights:
+            raise ClasswiseError(
+                f"{target} is a function of images, and nobody can give it weights; leave out "
+                f"--weights {wish.weights}, or name a function that makes the model"
+            )
+        yield Pointed("given", target, function)
     elif ":" in target:
         yield _of_spec(wish, images)
     else:
@@ -68,7 +81,11 @@ def models_of(wish: Wish, run: Run | None, images: Dataset) -> Iterator[Pointed]
 def _check_options(wish: Wish, run: Run | None, file: bool) -> None:
     """Refuse what was given and would not be used."""
     target, network, arch = wish.target, wish.network, wish.opening.arch
-    onnx = target.endswith(".onnx")
+    onnx = is_onnx(target)
+    if wish.trust and not code_in(Path(target)):
+        raise ClasswiseError(
+            f"--trust is for TorchScript and torch.export files; {target} is none, leave it out"
+        )
     if network is not None and (onnx or not (run or file)):
         raise ClasswiseError(
             f"--model {network} is for runs and weights files that were made with a model of your "
@@ -130,16 +147,14 @@ def _of_spec(wish: Wish, images: Dataset) -> Pointed:
         fitted = fit_to(model, read_state_dict(path, key)[0], target)
         load_whole(model, fitted, path, target)
         if fitted.normalisation is not None:
-            model = Normalised(model, fitted.normalisation)
+            model = normalised(model, fitted.normalisation, images.channels)
     return Pointed("given", wish.target, model, flags)
 
 
-def normalisation_left(wish: Wish) -> Normalisation | None:
+def normalisation_left(wish: Wish) -> Any:
     """What is still to be put before a model; our own architectures have it inside."""
     arch = wish.opening.arch
-    if wish.normalise is None or (arch is not None and names_built_in(arch)):
-        return None
-    return Normalisation.of(wish.normalise)
+    return None if arch is not None and names_built_in(arch) else wish.normalise
 
 
 def _weights_of(wish: Wish) -> tuple[Path, str]:

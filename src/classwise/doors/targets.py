@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from torch import nn
+from torch import Tensor, nn
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.names import parse_conditions
@@ -20,6 +20,7 @@ from classwise.auditing.progress import Bar, warn
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
+from classwise.content import content_of
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import choose_split, open_data
 from classwise.data.splits import balanced_subset
@@ -31,6 +32,7 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, cut
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
+from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
@@ -66,11 +68,13 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
-            images.pixels[:1],
+            images.pixels[:2],
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
-            normalisation=normalisation_left(wish),
+            name="" if isinstance(model, nn.Module | Path) else content_of(model).hex(),
+            wants=place.wants(wish, model, images.pixels[:1]),
+            output=wish.output,
         )
         conditions = conditions or _conditions(wish, place, subject)  # read once for all weights
         plan = Plan(subject, data, conditions)
@@ -108,6 +112,7 @@ class _Place:
     data: str
     threat: Threat
     trained_on: str | None  # hash of the training images, where it is known
+    trained_here: bool
 
     @classmethod
     def of(cls, wish: Wish) -> _Place:
@@ -130,7 +135,13 @@ class _Place:
         threat = Threat.of(eps if wish.eps is None else wish.eps, wish.norm or norm)
         about = run.about["data"] if run else _data_of_file(target)
         seen = about.get("train_hash") if isinstance(about, dict) else None
-        return cls(run, run.path if run else folder, data, threat, seen)
+        return cls(run, run.path if run else folder, data, threat, seen, bool(about))
+
+    def wants(self, wish: Wish, model: object, images: Tensor) -> Preparation:
+        """What the model expects and does not do itself; one that was trained here does it."""
+        own = None if self.trained_here else configured_for(model, images)
+        left = normalisation_left(wish)
+        return Preparation.of(left, wish.resize, wish.crop, wish.channels, configured=own)
 
     def record(self, plan: Plan, recipe: str, weights: str, split: str) -> Record | None:
         """Where the audits of some weights are kept."""

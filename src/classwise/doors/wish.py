@@ -30,6 +30,11 @@ class Wish:
     repeat: int = 1  # audit the mean of so many passes
     normalise: Any = None  # what the model expects and does not do itself
     opening: Opening = field(default_factory=Opening)  # how to open weights of other people
+    resize: str | None = None
+    crop: str | None = None
+    channels: str | None = None
+    output: str | None = None  # where the logits are, or what kind of numbers they are
+    trust: bool = False  # run the code that a file holds
     groups: Path | None = None  # a table of attributes of the split's images
     folder: Path | None = None  # where to keep the audits of what is no run
     device: str = "auto"

@@ -241,6 +241,7 @@ def _own_model(
         raise OwnCodeError.of(f"{spec} failed", reason) from reason
     if not isinstance(model, nn.Module):
         raise ClasswiseError(
-            f"{spec} returned {type(model).__name__}; it must return a torch.nn.Module"
+            f"{spec} returned {type(model).__name__}; it must return a torch.nn.Module, or be a "
+            "function from images to logits, with one parameter that has no default"
         )
     return model

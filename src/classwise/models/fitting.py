@@ -17,7 +17,7 @@ from torch import Tensor
 from classwise.errors import ClasswiseError, unknown
 from classwise.models.layouts import Layout
 from classwise.models.misfits import shown
-from classwise.models.normalised import Normalisation
+from classwise.models.preparation import Normalisation
 
 _WRAPPERS = re.compile(r"^((module|_orig_mod|model|net)\.)+")
 _TWINS = "attacker."  # MadryLab's robustness keeps its model a second time under this name

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from classwise.content import content_of
-from classwise.errors import ClasswiseError
-from classwise.files import file_hash
+from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
-from classwise.models.asking import ask, eval_mode
+from classwise.models.asking import ask, check_logits, eval_mode
 from classwise.models.at_once import LEAST, images_at_once
 from classwise.models.averaged import mean_of_passes
-from classwise.models.blackbox import BlackBox, as_model, onnx_files
+from classwise.models.blackbox import BlackBox, as_model
 from classwise.models.classifier import Around, all_outputs
-from classwise.models.normalised import Normalisation
+from classwise.models.onnx_network import open_onnx
+from classwise.models.outputs import Output
+from classwise.models.preparation import Normalisation, Preparation
+from classwise.models.prepared import Front, behind, refuse_twice
 from classwise.models.twin import quick_twin
 from classwise.types import Images, LogitModel
 
@@ -41,7 +43,8 @@ class Subject:
     width: int = 256  # images it is asked about at a time
     passes: int = 1  # answers that each answer is the mean of
     known_by: str | None = None
-    normalisation: Normalisation | None = None  # put in front of it, at the user's word
+    words: tuple[str, ...] = ()  # what was put before and behind it, and how it is run
+    normalisation: Normalisation | None = None  # put in front of it
     _found: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -54,30 +57,44 @@ class Subject:
         width: int = 256,
         passes: int = 1,
         name: str = "",
-        normalisation: Normalisation | None = None,
+        wants: Preparation | None = None,
+        output: Any = None,
     ) -> Subject:
         """What the user gave: a module, a function, or the path of an ONNX file.
 
         `images` show what it takes. A function is known by its `name`, a file by its content.
-        `normalisation` is one that the model expects and does not do itself.
+        `wants` is what becomes of images before the model sees them, `output` which part of its
+        answer are the logits (`Output.of`), where that must be said.
         """
         if width < 1:
             raise ClasswiseError(f"batch_size is {width}; it must be at least 1")
-        known = as_model(model, as_floats(images[:1]))
-        if normalisation is not None:
-            known = normalisation.before(known, images.shape[1])
-        count = output_count(known, images) if num_classes is None else num_classes
+        wants, chosen = wants or Preparation(), Output.of(output)
+        refuse_twice(model, wants)
+        front = Front(wants, tuple(images.shape[1:]), _first_tensor(model)) if wants else None
+        words = [f"images are {wants}"] if wants else []
+        few = as_floats(images[:2].to(device_of(model)))
+        seen = few if front is None else front(few)
         known_by = None
         if isinstance(model, str | Path):
-            known_by = " ".join(file_hash(path) for path in onnx_files(Path(model)))
-        elif not isinstance(known, nn.Module):
-            known_by = name
-        if known_by and normalisation is not None:
-            known_by = f"{known_by} behind {normalisation}"
+            opened = open_onnx(Path(model), seen, chosen.which)
+            known, known_by = opened.model, opened.known_by
+            words.append(opened.words)
+            softened = opened.softmax_left_out and chosen.kind == "probabilities"
+            chosen = Output(None, "" if softened else chosen.kind)
+        else:
+            known = as_model(model, seen)
+            known_by = None if isinstance(known, nn.Module) else name
+        answer = _answer(known, seen[:1])
+        chosen = chosen.found_in(answer, len(seen[:1]), num_classes)
+        words += [f"logits are {chosen}"] if str(chosen) else []
+        known = behind(known, front, chosen)
+        count = num_classes or _width(known, chosen(answer), seen[:1])
+        if known_by:
+            known_by = " ".join([known_by, *([f"behind {wants}"] if wants else []), str(chosen)])
         if known_by and passes > 1:
             known_by = f"{known_by} mean of {passes}"
         asked = mean_of_passes(known, passes)
-        return cls(asked, count, width, passes, known_by, normalisation)
+        return cls(asked, count, width, passes, known_by, tuple(words), wants.normalisation)
 
     @property
     def black_box(self) -> bool:
@@ -202,12 +219,29 @@ def as_floats(images: Tensor) -> Tensor:
     return images.float().div_(255) if images.dtype == torch.uint8 else images
 
 
-def output_count(model: LogitModel, images: Tensor) -> int:
-    """Ask a model about one image and count its logits."""
+def _answer(model: LogitModel, images: Images) -> Any:
+    """Whatever a model says of images; nobody's random draws are used up."""
     kind = _dtype_of(model)
-    one = as_floats(images[:1].to(device_of(model)))
-    with eval_mode(model):
-        return int(ask(model, one if kind is None else one.to(kind), 1).shape[1])
+    with torch.random.fork_rng(devices=[]), eval_mode(model), torch.no_grad():
+        if isinstance(model, BlackBox):
+            return model.raw(images)
+        try:
+            return model(images if kind is None else images.to(kind))
+        except RuntimeError as reason:
+            shape = "×".join(map(str, images.shape[1:]))
+            raise OwnCodeError.of(
+                f"the model cannot be asked about images of {shape}; if it takes another size, say "
+                "so with --resize or --crop (in Python: resize=, crop=)",
+                reason,
+            ) from reason
+
+
+def _width(model: LogitModel, logits: Any, images: Images) -> int:
+    """How many logits there are for each image."""
+    if isinstance(model, BlackBox):
+        logits = model.scores(logits, images)
+    check_logits(logits, len(images), None)
+    return int(logits.shape[1])
 
 
 def _first_tensor(model: LogitModel) -> Tensor | None:

@@ -20,7 +20,8 @@ from classwise.models.extra import HEAD_NAMES
 from classwise.models.fitting import Fitted, fit
 from classwise.models.layouts import architectures_of, layouts_of
 from classwise.models.misfits import Misfits, shown
-from classwise.models.normalised import Normalisation, Normalised
+from classwise.models.preparation import Normalisation
+from classwise.models.prepared import normalised
 from classwise.models.zoo import LogitsOf
 from classwise.record.run_folder import load_model
 from classwise.record.state_dict import file_and_key, read_state_dict
@@ -91,7 +92,7 @@ def open_model(
     load_whole(model, fitted, path, how.arch)
     outside = fitted.normalisation or said
     if not ours and outside is not None:
-        model = Normalised(model, outside)
+        model = normalised(model, outside, channels)
     return Opened(model.eval(), {}, f"{path}: {fitted.words}" if fitted.words else "")
 
 
@@ -149,7 +150,8 @@ def _own(path: Path, how: Opening) -> Opened:
     if how.normalise is not None:
         if names_built_in(about["network"]["spec"]):
             raise ClasswiseError(f"{path} normalises its images itself; leave out --normalise")
-        model = Normalised(model, Normalisation.of(how.normalise))
+        channels = about["network"]["channels"]
+        model = normalised(model, Normalisation.of(how.normalise), channels)
     return Opened(model.eval(), about)
 
 

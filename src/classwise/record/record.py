@@ -33,6 +33,7 @@ class Record:
     ledger: Ledger
     stamp: Stamp
     black_box: bool = False
+    asked: tuple[str, ...] = ()  # what was put before and behind the model
 
     @classmethod
     def of(
@@ -41,7 +42,7 @@ class Record:
         """The record of a model's audits in a folder."""
         ledger = Ledger(folder / "predictions", {"recipe_name": recipe, "data": data.about()})
         stamp = Stamp(folder.name, weights, split, subject.identity, data.identity)
-        return cls(folder, ledger, stamp, subject.black_box)
+        return cls(folder, ledger, stamp, subject.black_box, subject.words)
 
     def mend(self) -> str:
         """Set damaged shards aside, so that their samples are judged again; say so, if any."""
@@ -138,6 +139,7 @@ class Record:
             seen={} if seen is None else {self.stamp.data_hash: seen},
             probed=probed,
             black_box=self.black_box,
+            asked=self.asked,
             notes=notes,
         )
 

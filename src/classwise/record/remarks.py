@@ -19,14 +19,16 @@ def write_remarks(
     probed: Sequence[str] | None,
     black_box: bool,
     notes: Mapping[str, str | None],
+    asked: Sequence[str] = (),
 ) -> None:
     """Keep what a reader must know of a model's audits beside them, for reports.
 
     `seen` are the flags of all its audits so far, by the hash of the data they were seen on; those
     that a probe found stay until the next one (None: there was none now). A note belongs to one
-    attack on one data set (`note_key`) and stays until that audit is complete.
+    attack on one data set (`note_key`) and stays until that audit is complete. `asked` is what was
+    put before and behind the model.
     """
-    some = any(seen.values()) or probed or black_box or any(notes.values())
+    some = any(seen.values()) or probed or black_box or asked or any(notes.values())
     if not some and not (folder / "remarks.json").exists():
         return  # the folder may be read-only
     with short_lock(folder, "writing remarks"):
@@ -38,6 +40,7 @@ def write_remarks(
             "seen": {data: list(words) for data, words in flags.items() if words},
             "probed": before.get("probed", []) if probed is None else list(probed),
             "black_box": black_box,
+            "asked": list(asked),
             "notes": {key: words for key, words in kept.items() if words},
         }
         if any(new.values()) or before:
@@ -72,6 +75,7 @@ def _remarks_on(said: Mapping[str, Any], facts: Sequence[Mapping[str, Any]]) -> 
     audited = dict.fromkeys(one["data_hash"] for one in facts)
     seen = [words for data in audited for words in flags.get(data, [])]
     about = {
+        "asked": list(said.get("asked", [])),
         # of a flag that both raised, the probe knows more
         "flags": probed + [words for words in seen if words.partition(":")[0] not in names],
         "black_box": said.get("black_box", False),
@@ -85,7 +89,8 @@ def _is_remark(one: Any) -> bool:
     if not isinstance(one, dict):
         return False
     seen, probed, notes = one.get("seen", {}), one.get("probed", []), one.get("notes", {})
-    lists = [probed, *seen.values()] if isinstance(seen, dict) else [None]
+    asked = one.get("asked", [])
+    lists = [probed, asked, *seen.values()] if isinstance(seen, dict) else [None]
     words = list(notes.values()) if isinstance(notes, dict) else [None]
     words += [word for some in lists if isinstance(some, list) for word in some]
     return all(isinstance(some, list) for some in lists) and all(
@@ -127,4 +132,5 @@ def said_of(about: Mapping[str, Any]) -> list[str]:
     )
     note = about.get("note")
     boxed = [box] if about.get("black_box") else []
-    return [*boxed, *about.get("flags", []), *([note] if note else [])]
+    noted = [note] if note else []
+    return [*about.get("asked", []), *boxed, *about.get("flags", []), *noted]
