@@ -17,6 +17,7 @@ WALK = {
     "memory": [],
     "files": [],
     "texts": [],
+    "csv_rows": [],
     "literals": [],
     "sealed": [],
     "locks": [],
@@ -30,10 +31,12 @@ WALK = {
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
     ],
     "data": [
-        *("places", "memory", "labels", "dataset", "batches", "view", "loaders", "splits"),
+        *("places", "memory", "attributes", "labels", "dataset", "batches", "view", "loaders"),
+        "splits",
         *("augment", "idbh"),
-        *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
-        *("download", "longtail", "arrays", "sources"),
+        *("pictures", "listing", "naming", "folder", "labelled", "unpickle", "archives"),
+        *("official", "cifar", "idx", "mat", "svhn", "stl10", "tiny_imagenet", "imagenet"),
+        *("sprites", "download", "longtail", "arrays", "sources"),
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),

@@ -47,7 +47,7 @@ def test_spelling(spec, read):
     ("spec", "words"),
     [
         ("digit", "did you mean 'digits'"),
-        ("mnist", "Known: cifar10, cifar100, cifar100:PATH, cifar10:PATH, digits, folder:PATH"),
+        ("none", "Known: cifar10, cifar100, cifar100:PATH, cifar10:PATH, csv:PATH, digits, "),
         ("", "unknown data set ''"),
         ("digits(size=3)", "digits takes no options"),
         ("digits(3)", "digits takes no options"),

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from classwise.data.attributes import Attributes, check_undivided
 from classwise.data.labels import (
     check_class_names,
     check_labels,
@@ -54,6 +55,7 @@ class Dataset:
     superclass_names: tuple[str, ...] | None = None
     mirrored: bool = True  # a mirror image is still of the same class; false for digits
     moved: int | None = None  # pixels it may be moved by; None: an eighth of the side; 0 for digits
+    attributes: Attributes | None = None  # what else is known of each image; no part of the content
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
@@ -83,6 +85,11 @@ class Dataset:
     def allowed(self) -> Allowed:
         """What an augmentation may do to the images."""
         return Allowed(min(self.images.shape[2:]), self.mirrored, self.moved)
+
+    @property
+    def together(self) -> Tensor | None:
+        """The group of each sample that no split divides; None where there are none."""
+        return None if self.attributes is None else self.attributes.together
 
     @property
     def sizes(self) -> Tensor:
@@ -121,7 +128,9 @@ class Dataset:
 
     def subset(self, index: Tensor) -> Dataset:
         """Keep the samples at `index`, in that order; the classes stay the same."""
-        return replace(self, images=gather(self.images, index), labels=self.labels[index])
+        kept = None if self.attributes is None else self.attributes.take(index)
+        images = gather(self.images, index)
+        return replace(self, images=images, labels=self.labels[index], attributes=kept)
 
 
 @dataclass(frozen=True)
@@ -140,6 +149,7 @@ class DataSource:
             raise ClasswiseError(
                 f"{self.name}: train and test have different classes: {', '.join(sorted(missing))}"
             )
+        check_undivided(self.name, self.train.attributes, self.test.attributes)
 
 
 def check_flag(name: str, flag: Any) -> None:

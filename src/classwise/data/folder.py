@@ -7,16 +7,18 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from rich.progress import Progress
 
+from classwise.data.attributes import Attributes
 from classwise.data.dataset import Dataset, DataSource, check_flag
 from classwise.data.listing import Listing, counted, few, list_parts
 from classwise.data.memory import empty_images
+from classwise.data.naming import named_by_file, with_groups
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow, read_picture
 from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError, cut, unknown
@@ -28,6 +30,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class Looks:
+    """How pictures become images of one size, and what may be done to these."""
+
+    size: int | Sequence[int] | None = None
+    fit: Fit = "resize"
+    skip_bad: bool = False
+    mirrored: bool = True
+    moved: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.fit not in ("resize", "crop"):
+            raise unknown("fit", str(self.fit), ["resize", "crop"])
+        check_flag("skip_bad", self.skip_bad)
+        check_flag("mirrored", self.mirrored)
+        _box(self.size)
+
+
 def folder(
     path: str,
     size: int | Sequence[int] | None = None,
@@ -35,6 +55,7 @@ def folder(
     skip_bad: bool = False,
     mirrored: bool = True,
     moved: int | None = None,
+    group: str = "",
 ) -> DataSource:
     """Your own images, one folder per class; PATH/train and PATH/test, or a third is held out.
 
@@ -42,33 +63,47 @@ def folder(
     proportions and loses its edges; without `size` all images must have the same one. Every image
     becomes RGB. `skip_bad=true` leaves out files that cannot be decoded. `mirrored=false` says
     that a mirror image is no longer of the same class (signs, letters), `moved=2` that an image may
-    be moved by two pixels and no more.
+    be moved by two pixels and no more. `group=folder` keeps the images of a folder within a class
+    on one side of every split, `group=prefix` those whose names are alike up to the last _ or -.
     """
-    pillow("folder:PATH")
-    if fit not in ("resize", "crop"):
-        raise unknown("fit", str(fit), ["resize", "crop"])
-    check_flag("skip_bad", skip_bad)
-    check_flag("mirrored", mirrored)
-    box, root = _box(size), given_path(path)
-    reader = _Reader(root, fit)
-    parts = list_parts(root)
+    how, root = Looks(size, fit, skip_bad, mirrored, moved), given_path(path)
+    parts = named_by_file([with_groups(part, group) for part in list_parts(root)], root)
+    return open_listings("folder", f"folder:{root.resolve().name}", root, parts, how, group)
+
+
+def open_listings(
+    kind: str, label: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
+) -> DataSource:
+    """Decode one part, of which a third is held out, or a training and a test part.
+
+    `whole` is the attribute whose groups no split divides.
+    """
+    pillow(f"{kind}:PATH")
+    sets = decode_parts(kind, root, parts, how, whole)
+    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
+
+
+def decode_parts(
+    kind: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
+) -> list[Dataset]:
+    """The images of each part, all of one size."""
+    reader, box = _Reader(root, how.fit, kind), _box(how.size)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
         box = box or reader.common_size([file for part in parts for file in part.files])
-        sets = [replace(reader.decode(part, box), mirrored=mirrored, moved=moved) for part in parts]
-    if reader.bad and not skip_bad:
+        sets = [reader.decode(part, box, how, whole) for part in parts]
+    if reader.bad and not how.skip_bad:
         raise reader.refusal()
     for part, data in zip(parts, sets, strict=True):
         _refuse_empty(part, data)
     reader.tell([file for part in parts for file in part.ignored])
-    label = f"folder:{root.resolve().name}"
-    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
+    return sets
 
 
 class _Reader:
     """Decodes files on all cores, and remembers what was odd about them."""
 
-    def __init__(self, root: Path, fit: Fit) -> None:
-        self.root, self.fit = root, fit
+    def __init__(self, root: Path, fit: Fit, kind: str) -> None:
+        self.root, self.fit, self.kind = root, fit, kind
         self.kinds: Counter[str] = Counter()
         self.bad: list[str] = []
         self.console = Terminal(stderr=True)
@@ -76,7 +111,7 @@ class _Reader:
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
 
-    def decode(self, part: Listing, box: tuple[int, int]) -> Dataset:
+    def decode(self, part: Listing, box: tuple[int, int], how: Looks, whole: str) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
         images = empty_images((len(part.files), 3, *box))
         rows = images.numpy()
@@ -96,8 +131,14 @@ class _Reader:
             else:
                 self.kinds[kind] += 1
                 good.append(row)
-        labels = torch.tensor(part.labels)
-        data = Dataset(images, labels, part.class_names)
+        data = Dataset(
+            images,
+            torch.tensor(part.labels).long(),
+            part.class_names,
+            mirrored=how.mirrored,
+            moved=how.moved,
+            attributes=Attributes.of(part.attributes, whole),
+        )
         return data if len(good) == len(rows) else data.subset(torch.tensor(good).long())
 
     def common_size(self, files: Sequence[Path]) -> tuple[int, int]:
@@ -130,8 +171,8 @@ class _Reader:
             raise ClasswiseError(
                 f"images in {self.root} have {len(counts)} different sizes, from "
                 f"{_times(min(counts))} to {_times(max(counts))} pixels, most often "
-                f"{', '.join(some)}; write folder({self.root}, size=32) to scale them all, or "
-                f"folder({self.root}, size=32, fit=crop) to keep proportions and cut the middle"
+                f"{', '.join(some)}; write {self.kind}({self.root}, size=32) to scale them all, "
+                "and with fit=crop behind that to keep proportions and cut the middle"
             )
         return next(iter(counts))
 
@@ -140,7 +181,7 @@ class _Reader:
         return ClasswiseError(
             f"{len(self.bad)} of {sum(self.kinds.values()) + len(self.bad)} images in {self.root} "
             f"cannot be decoded: {few(self.bad)}; repair or remove them, or leave them out with "
-            "--skip-bad, that is folder(PATH, skip_bad=true)"
+            f"--skip-bad, that is {self.kind}(PATH, skip_bad=true)"
         )
 
     def tell(self, ignored: Sequence[Path]) -> None:
@@ -153,7 +194,7 @@ class _Reader:
             names = few([self._short(file) for file in ignored])
             said.append(f"ignored {counted(len(ignored), 'other file')}: {names}")
         if said:
-            line = f"folder:{self.root.name}: {'; '.join(said)}"
+            line = f"{self.kind}:{self.root.name}: {'; '.join(said)}"
             self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _each(self, do: Callable[[T], R], items: Sequence[T], words: str) -> Iterator[R]:
@@ -168,7 +209,7 @@ class _Reader:
             pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
 
     def _short(self, file: Path) -> str:
-        return str(file.relative_to(self.root))
+        return str(file.relative_to(self.root) if file.is_relative_to(self.root) else file)
 
 
 def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
@@ -188,8 +229,9 @@ def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
 
 
 def _refuse_empty(part: Listing, data: Dataset) -> None:
-    for name, count in zip(part.class_names, data.sizes.tolist(), strict=True):
-        if not count:
+    sizes, listed = data.sizes.tolist(), set(part.labels)
+    for number, name in enumerate(part.class_names):
+        if number in listed and not sizes[number]:
             raise ClasswiseError(f"class {name!r} in {part.folder} has no readable images")
 
 

@@ -16,15 +16,21 @@ from classwise.data.arrays import OPTIONAL, PARTS, listed, map_npy, read_npz
 from classwise.data.cifar import cifar10, cifar100
 from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from_arrays
 from classwise.data.folder import folder
+from classwise.data.idx import fashion_mnist, idx, mnist
+from classwise.data.imagenet import imagenet
+from classwise.data.labelled import csv_table
 from classwise.data.labels import check_numbering
 from classwise.data.longtail import longtail
 from classwise.data.memory import empty_images
 from classwise.data.splits import held_out
+from classwise.data.stl10 import stl10
+from classwise.data.svhn import svhn
+from classwise.data.tiny_imagenet import tiny_imagenet
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.spelling import parse_call, split_outside_brackets
 
-_BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_]\w*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
+_BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_][\w-]*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
 _OPTION = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 
 
@@ -61,17 +67,24 @@ def npy(path: str, mirrored: bool = True, moved: int | None = None) -> DataSourc
 
 
 # Literal tables: what can be opened by name, by a path, and from another data set.
-NAMED: dict[str, Callable[[], DataSource]] = {
+NAMED: dict[str, Callable[..., DataSource]] = {
     "digits": digits,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "svhn": svhn,
+    "stl10": stl10,
+    "tiny-imagenet": tiny_imagenet,
+    "imagenet": imagenet,
 }
 FROM_PATH: dict[str, Callable[..., DataSource]] = {
     "folder": folder,
+    "csv": csv_table,
     "npz": npz,
     "npy": npy,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
+    "idx": idx,
+    **{name: opener for name, opener in NAMED.items() if name != "digits"},
 }
 FROM_DATA: dict[str, Callable[..., DataSource]] = {"longtail": longtail}
 
@@ -88,8 +101,8 @@ def open_data(spec: str) -> DataSource:
     [118, 94, 73, 56, 43, 33, 26, 20, 15, 12]
     """
     kind, first, options = read_spec(spec)
-    if first is None and kind in NAMED and not options:
-        return NAMED[kind]()
+    if first is None and kind in NAMED and (not options or kind in FROM_PATH):
+        return NAMED[kind](**_known(kind, NAMED[kind], options))
     if kind in FROM_DATA and first is not None:
         maker = FROM_DATA[kind]
         known = _known(kind, maker, options)  # before opening, which may take long
@@ -110,6 +123,8 @@ def open_data(spec: str) -> DataSource:
 def data_to_train_on(spec: str, given: DataSource | None = None) -> DataSource:
     """Open data, unless they are given; every class must have an image left to be tested on."""
     source = open_data(spec) if given is None else given
+    if not len(source.train):
+        raise ClasswiseError(f"{source.name} has no training part here; it can only be audited on")
     if not source.set_aside:
         return source
     for name, trained, tested in zip(
@@ -122,6 +137,11 @@ def data_to_train_on(spec: str, given: DataSource | None = None) -> DataSource:
             raise ClasswiseError(
                 f"class {name!r} of {source.name} has 1 image; to train it needs at least 2 (one "
                 "to train, one to test), or a test part of its own"
+            )
+        if source.train.together is not None and not tested:
+            raise ClasswiseError(
+                f"class {name!r} of {source.name} has no image to be tested on, since all its "
+                "images are of one group; to train it needs two groups, or a test part of its own"
             )
     return source
 
@@ -192,7 +212,10 @@ def choose_split(source: DataSource, split: str) -> Dataset:
             places = source.places or (every[: len(train)], every[len(train) :])
             for part, rows in zip((train, test), places, strict=True):
                 images[rows], labels[rows] = part.images, part.labels
-            return replace(train, images=images, labels=labels)
+            known = train.attributes
+            if known is not None and test.attributes is not None:
+                known = known.followed_by(test.attributes, torch.cat(places).argsort())
+            return replace(train, images=images, labels=labels, attributes=known)
     raise unknown("split", split, ["test", "train", "all"])
 
 

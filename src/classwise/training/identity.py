@@ -41,6 +41,9 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
         "train": source.train.content_hash,
         "files": [None if path is None else file_hash(path) for path in files],
     }
+    kept = source.train.attributes
+    if kept is not None and kept.whole:  # decides who validates
+        facts["groups"] = kept.digest
     if sources := foreign_sources(recipe):
         facts["sources"] = sources
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -110,7 +110,7 @@ class Trainer:
         self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
-        train_rows, valid_rows = rows_to_use(data.labels, config)
+        train_rows, valid_rows = rows_to_use(data, config)
         size = config.batch_size
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows)
