@@ -36,7 +36,7 @@ WALK = {
         *("augment", "idbh"),
         *("pictures", "listing", "naming", "folder", "labelled", "unpickle", "archives"),
         *("official", "cifar", "idx", "mat", "svhn", "stl10", "tiny_imagenet", "imagenet"),
-        *("sprites", "download", "longtail", "arrays", "sources"),
+        *("sprites", "download", "longtail", "arrays", "array_files", "given", "hub", "sources"),
     ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),

@@ -1,4 +1,4 @@
-"""The real MNIST: how many digits of each kind, and their mean and deviation as papers have them."""
+"""The real MNIST: how many digits of each kind, mean and deviation as papers have them."""
 
 
 def test_mnist_is_as_everybody_knows_it(mnist):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
+from classwise.cli.app import Device, Group, Quiet, SkipBad, app, kindly, out, told_data
 from classwise.cli.printing import (
     check_classes,
     command_for_all,
@@ -125,6 +125,7 @@ def audit(
         typer.Option("--report", help="Write the report of the run here, too. (default: nowhere)"),
     ] = None,
     skip_bad: SkipBad = False,
+    group: Group = "",
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -135,7 +136,6 @@ def audit(
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
     """
-    from classwise.data.sources import with_option
     from classwise.doors.targets import audit_target
     from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
@@ -149,8 +149,10 @@ def audit(
         return
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
-    if skip_bad and data is not None:
-        data = with_option(data, "folder", "skip_bad=true")
+    if data is not None:
+        data = told_data(data, skip_bad, group)
+    elif group:
+        raise ClasswiseError(f"--group {group} says how to divide --data; name those, too")
     wish = Wish(
         target,
         network=network,

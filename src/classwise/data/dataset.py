@@ -195,16 +195,17 @@ def dataset_from_arrays(
     superclass_names: Sequence[str] | None = None,
     mirrored: bool = True,
     moved: int | None = None,
+    channels_last: bool | None = None,
 ) -> Dataset:
     """Build a data set from arrays as people store them.
 
     Takes uint8, or floats in [0, 1] that are multiples of 1/255; grey (n, h, w) or with channels
-    first or last.
+    first or last. `channels_last` says which where both could be meant.
     """
     pixels = _tensor(images, "images", "uint8, or floats in [0, 1]")
     if pixels.ndim == 3:
         pixels = pixels[:, None]
-    if pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
+    if pixels.ndim == 4 and has_channels_last(tuple(pixels.shape), channels_last):
         pixels = pixels.permute(0, 3, 1, 2)
     if pixels.dtype.is_floating_point:
         check_pixels(pixels)
@@ -234,6 +235,29 @@ def dataset_from_arrays(
         mirrored,
         moved,
     )
+
+
+def has_channels_last(shape: tuple[int, ...], said: bool | None = None) -> bool:
+    """Whether (n, height, width, channels) is meant; what fits both ways must be said.
+
+    >>> has_channels_last((9, 32, 32, 3)), has_channels_last((9, 3, 32, 32))
+    (True, False)
+    """
+    first, last = shape[1] in (1, 3), shape[3] in (1, 3)
+    if said is not None:
+        check_flag("channels_last", said)
+        if not (last if said else first):
+            raise ClasswiseError(
+                f"images have shape {shape}, and channels_last={str(said).lower()} makes "
+                f"{shape[3 if said else 1]} channels of it; there must be 1 or 3"
+            )
+        return said
+    if first and last and shape[1:] != (1, 1, 1):
+        raise ClasswiseError(
+            f"images have shape {shape}, whose channels may stand first or last; say which with "
+            "channels_last=true or channels_last=false"
+        )
+    return last and not first
 
 
 def _tensor(values: Any, what: str, wanted: str) -> Tensor:

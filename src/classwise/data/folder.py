@@ -45,7 +45,7 @@ class Looks:
             raise unknown("fit", str(self.fit), ["resize", "crop"])
         check_flag("skip_bad", self.skip_bad)
         check_flag("mirrored", self.mirrored)
-        _box(self.size)
+        box_of(self.size)
 
 
 def folder(
@@ -87,7 +87,7 @@ def decode_parts(
     kind: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
 ) -> list[Dataset]:
     """The images of each part, all of one size."""
-    reader, box = _Reader(root, how.fit, kind), _box(how.size)
+    reader, box = _Reader(root, how.fit, kind), box_of(how.size)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
         box = box or reader.common_size([file for part in parts for file in part.files])
         sets = [reader.decode(part, box, how, whole) for part in parts]
@@ -212,7 +212,7 @@ class _Reader:
         return str(file.relative_to(self.root) if file.is_relative_to(self.root) else file)
 
 
-def _box(size: int | Sequence[int] | None) -> tuple[int, int] | None:
+def box_of(size: int | Sequence[int] | None) -> tuple[int, int] | None:
     """Read the size option as (height, width)."""
     if size is None:
         return None

@@ -43,6 +43,7 @@ def audit(
     seed: int = 0,
     repeat: int = 1,
     normalise: Any = None,
+    channels_last: bool = False,
     out: str | Path | None = None,
     name: str = "",
     quiet: bool = True,
@@ -52,8 +53,9 @@ def audit(
     The model may be a torch module or a function; it is used in eval mode on its own device and
     left as it was. A function without gradients, or the path of an ONNX file, is a black box: only
     `clean` and `square` can be run, and the report says so. Images are uint8 or floats in [0, 1],
-    shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or data set
-    of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects of ours,
+    shaped (n, channels, height, width), in a tensor, an array or a list (with `channels_last` (n,
+    height, width, channels)); a DataLoader or data set of torch, unshuffled, stands for images and
+    labels. `attacks` are names, attack objects of ours,
     torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or one per
     image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat` audits
     the mean of so many passes instead. `normalise` is what the model expects and does not do
@@ -64,7 +66,7 @@ def audit(
     again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
     function must have one, and another one whenever it answers differently.
     """
-    pixels, labels = images_and_labels(images, labels)
+    pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
     how = None if normalise is None else Normalisation.of(normalise)
     subject = Subject.of(
