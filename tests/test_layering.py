@@ -55,6 +55,8 @@ WALK = {
             "rows",
             "description",
             "shard_files",
+            "given_table",
+            "prediction_files",
             "shards",
             "card",
             "shelf",
@@ -91,6 +93,7 @@ WALK = {
         "attacks",
         "autoattack",
         "folders",
+        "predictions",
         "wish",
         "pointed_at",
         "targets",
@@ -98,7 +101,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "printing", "lists", "training", "auditing", "reporting", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from classwise.doors.folders import gate as gate
     from classwise.doors.folders import report as report
     from classwise.doors.health import check_health as check_health
+    from classwise.doors.predictions import audit_predictions as audit_predictions
     from classwise.errors import ClasswiseError as ClasswiseError
     from classwise.judging.audits import read_ledger as read_ledger
     from classwise.judging.metrics import ClassReport as ClassReport
@@ -46,6 +47,7 @@ _HOMES = {
     "Slots": "classwise.slots",
     "TrainConfig": "classwise.training.config",
     "audit": "classwise.doors.audit",
+    "audit_predictions": "classwise.doors.predictions",
     "check_health": "classwise.doors.health",
     "diff": "classwise.doors.folders",
     "estimate": "classwise.training.estimate",

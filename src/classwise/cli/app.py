@@ -71,6 +71,13 @@ Imports = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]
+PredictionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        help="A CSV or Parquet of predictions made elsewhere; no model. (default: none)",
+    ),
+]
 Group = Annotated[
     str,
     typer.Option(

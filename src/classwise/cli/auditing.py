@@ -1,4 +1,4 @@
-"""Commands that audit, compare and report."""
+"""Commands that audit, compare and judge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from classwise.cli.app import Device, Group, Quiet, SkipBad, app, kindly, out, told_data
+from classwise.cli.app import (
+    Device,
+    Group,
+    PredictionsFile,
+    Quiet,
+    SkipBad,
+    app,
+    kindly,
+    out,
+    told_data,
+)
 from classwise.cli.printing import (
     check_classes,
     command_for_all,
@@ -16,10 +26,9 @@ from classwise.cli.printing import (
     normalisation,
     only_reading,
     print_audits,
+    print_predictions,
     question_code,
     say_healthy,
-    say_remarks,
-    write_page,
 )
 from classwise.errors import ClasswiseError
 
@@ -126,6 +135,7 @@ def audit(
     ] = None,
     skip_bad: SkipBad = False,
     group: Group = "",
+    predictions: PredictionsFile = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -147,6 +157,8 @@ def audit(
         command = command_for_all(ledger, weights=weights, split=split)
         print_audits(audits, everything=everything, command=command)
         return
+    if predictions is not None:
+        return print_predictions(context, predictions, folder, page, everything)
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
     if data is not None:
@@ -273,25 +285,3 @@ def gate(
         words = f"  {one.status}: {one.rule.words}: {one.why}"
         out.print(words, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(report.exit_code)
-
-
-@app.command()
-@kindly
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders that have been audited.")],
-    to: Annotated[
-        Path, typer.Option("--out", help="The file: .html, .md, .csv, .json or .tex.")
-    ] = Path("report.html"),
-) -> None:
-    """Write one offline page (or Markdown, CSV, JSON or LaTeX) over audited runs.
-
-    CSV has a row for every class and condition; Markdown and LaTeX have averages and classes.
-
-    Example: classwise report runs/a runs/b --out report.html
-    """
-    from classwise.report.tables import rich_table
-
-    audits = [entry for run in write_page(runs, to) for entry in run.audits]
-    out.print(rich_table(audits))
-    say_remarks(audits)
-    out.print(f"Wrote {to}", soft_wrap=True)
