@@ -14,16 +14,21 @@ from typing import Any
 import numpy as np
 import torch
 from hostile import accepted
+from official_files import idx_bytes, mat_bytes
 from PIL import Image
 from safetensors.torch import save
 
 from classwise.data.arrays import map_npy
+from classwise.data.idx import read_idx
+from classwise.data.labelled import ImageRows
+from classwise.data.mat import read_mat
 from classwise.data.pictures import picture_size, read_picture
 from classwise.data.sources import open_data
 from classwise.data.unpickle import read_pickle
 from classwise.judging.audits import read_ledger
 from classwise.judging.group_files import kept_groupings, read_table
 from classwise.judging.samples import read_samples
+from classwise.record.prediction_files import read_predictions
 from classwise.record.remarks import read_remarks
 from classwise.record.rows import Predictions, Stamp
 from classwise.record.shards import read_abouts, write_rows
@@ -140,6 +145,12 @@ def _picture(path: Path) -> None:
     read_picture(path, (4, 4), "resize")
 
 
+def _image_table(path: Path) -> None:
+    rows = ImageRows(path, False)
+    rows.read()
+    rows.parts()
+
+
 def _picture_bytes(kind: str) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(stream, kind)
@@ -183,6 +194,30 @@ READERS: dict[str, Reader] = {
         lambda _: b"sample,camera\n0,front\n1,rear|front\n2,\n",
         "x.csv",
         lambda p: read_table(p, 3),
+        False,
+    ),
+    "image table": (
+        lambda _: b"path,label,track\na.png,cat,t1\nb.png,dog,t2\nc/d.png,cat,\n",
+        "x.csv",
+        _image_table,
+        False,
+    ),
+    "idx": (
+        lambda _: idx_bytes(np.zeros((3, 4, 4), np.uint8)),
+        "x",
+        lambda p: read_idx(p.read_bytes(), "x"),
+        False,
+    ),
+    "mat": (
+        lambda _: mat_bytes({"X": np.zeros((4, 3), np.uint8), "w": "word"}, do_compression=True),
+        "x.mat",
+        lambda p: read_mat(p.read_bytes(), "x.mat"),
+        False,
+    ),
+    "predictions": (
+        lambda _: b"sample,label,predicted,eps\n0,cat,dog,0\n1,dog,dog,0\n0,cat,cat,8/255\n",
+        "x.csv",
+        read_predictions,
         False,
     ),
     "png": (lambda _: _picture_bytes("PNG"), "x.png", _picture, False),

@@ -10,6 +10,7 @@ import classwise
 from classwise.cli import app
 from classwise.doors.predictions import audit_predictions
 from classwise.record import given_table, prediction_files
+from classwise.record.shard_files import bounds, connected
 
 NAMES = ("cat", "dog", "owl")
 
@@ -201,3 +202,13 @@ def test_too_many_rows_and_other_files(tmp_path, monkeypatch):
     monkeypatch.setattr(given_table, "MOST_BYTES", 10)
     with refused("is larger than"):
         audit_predictions(tmp_path / "a.csv")
+
+
+def test_the_engine_takes_no_more_than_it_may():
+    said = bounds()["memory_limit"]
+    assert said.endswith("MiB")
+    with connected() as base:
+        ((limit,),) = base.execute("SELECT current_setting('memory_limit')").fetchall()
+    with duckdb.connect() as plain:
+        ((free,),) = plain.execute("SELECT current_setting('memory_limit')").fetchall()
+    assert limit != free  # 80 % of the machine

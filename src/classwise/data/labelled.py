@@ -42,7 +42,7 @@ def csv_table(
     """
     how, table = Looks(size, fit, skip_bad, mirrored, moved), given_path(path)
     check_flag("absolute", absolute)
-    rows = _Rows(table, absolute)
+    rows = ImageRows(table, absolute)
     rows.read()
     if group and group not in rows.own:
         raise unknown(f"column of {table} to group by", str(group), rows.own)
@@ -51,7 +51,7 @@ def csv_table(
 
 
 @dataclass
-class _Rows:
+class ImageRows:
     """The lines of a table, column by column."""
 
     table: Path
