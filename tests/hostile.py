@@ -147,7 +147,7 @@ PARSERS: dict[str, tuple[list[str], Parser]] = {
     "meant": (PIECES, lambda text: conditions_meant(text, ["pgd-20 eps=8/255", text])),
     "data spelling": (PIECES, read_spec),
     "data": (PIECES, lambda text: open_data(f"npz:/nowhere/{text}")),
-    "data option": (PIECES, lambda text: with_option(text, "folder", "skip_bad=true")),
+    "data option": (PIECES, lambda text: with_option(text, "skip_bad=true")),
     "share": (PIECES, _share),
     "valid": (PIECES, lambda text: split_indices(torch.tensor([0, 0, 1, 1]), text)),
     "config": (PIECES, _config),

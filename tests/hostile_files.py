@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 from hostile import accepted
+from official_files import idx_bytes, mat_bytes
 from onnx_files import residual
 from PIL import Image
 from safetensors.torch import save
 
 from classwise.data.arrays import map_npy
+from classwise.data.idx import read_idx
+from classwise.data.labelled import ImageRows
+from classwise.data.mat import read_mat
 from classwise.data.pictures import picture_size, read_picture
 from classwise.data.sources import open_data
 from classwise.data.unpickle import read_pickle
@@ -29,6 +33,7 @@ from classwise.judging.samples import read_samples
 from classwise.models.onnx_file import onnx_bytes, read_onnx
 from classwise.models.onnx_network import entrance_of, translated
 from classwise.models.onnx_wire import NotTranslated
+from classwise.record.prediction_files import read_predictions
 from classwise.record.remarks import read_remarks
 from classwise.record.rows import Predictions, Stamp
 from classwise.record.shards import read_abouts, write_rows
@@ -145,6 +150,12 @@ def _picture(path: Path) -> None:
     read_picture(path, (4, 4), "resize")
 
 
+def _image_table(path: Path) -> None:
+    rows = ImageRows(path, False)
+    rows.read()
+    rows.parts()
+
+
 def _picture_bytes(kind: str) -> bytes:
     stream = io.BytesIO()
     Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(stream, kind)
@@ -198,6 +209,30 @@ READERS: dict[str, Reader] = {
         False,
     ),
     "onnx": (lambda _: residual()[0].SerializeToString(), "x.onnx", _onnx, False),
+    "image table": (
+        lambda _: b"path,label,track\na.png,cat,t1\nb.png,dog,t2\nc/d.png,cat,\n",
+        "x.csv",
+        _image_table,
+        False,
+    ),
+    "idx": (
+        lambda _: idx_bytes(np.zeros((3, 4, 4), np.uint8)),
+        "x",
+        lambda p: read_idx(p.read_bytes(), "x"),
+        False,
+    ),
+    "mat": (
+        lambda _: mat_bytes({"X": np.zeros((4, 3), np.uint8), "w": "word"}, do_compression=True),
+        "x.mat",
+        lambda p: read_mat(p.read_bytes(), "x.mat"),
+        False,
+    ),
+    "predictions": (
+        lambda _: b"sample,label,predicted,eps\n0,cat,dog,0\n1,dog,dog,0\n0,cat,cat,8/255\n",
+        "x.csv",
+        read_predictions,
+        False,
+    ),
     "png": (lambda _: _picture_bytes("PNG"), "x.png", _picture, False),
     "jpeg": (lambda _: _picture_bytes("JPEG"), "x.jpg", _picture, False),
     "gif": (lambda _: _picture_bytes("GIF"), "x.gif", _picture, False),

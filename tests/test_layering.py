@@ -17,6 +17,7 @@ WALK = {
     "memory": "",
     "files": "",
     "texts": "",
+    "csv_rows": "",
     "literals": "",
     "sealed": "",
     "locks": "",
@@ -31,14 +32,15 @@ WALK = {
         "redrawn two_rates permuted"
     ),
     "data": (
-        "places memory mapped store notes ahead labels dataset batches view loaders splits "
-        "augment idbh pictures decoding mending cache decoded listing folder unpickle "
-        "archives cifar sprites download longtail arrays sources"
+        "places memory attributes mapped store notes ahead labels dataset batches view "
+        "loaders splits augment idbh pictures decoding mending cache decoded listing naming "
+        "folder labelled unpickle archives official cifar idx mat svhn stl10 tiny_imagenet "
+        "imagenet sprites download longtail arrays array_files given hub sources"
     ),
     "models": (
         "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
         "attention zoo __init__ misfits card functions code_files penultimate asking at_once "
-        "outputs blackbox averaged preparation prepared layouts fitting twin "
+        "outputs blackbox averaged normalised preparation prepared layouts fitting twin "
         "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_network "
         "subject"
     ),
@@ -50,8 +52,8 @@ WALK = {
         "attack_names names"
     ),
     "record": (
-        "rows description shard_files shards card shelf ledger remarks record lines tensors "
-        "state_dict means run_folder opening"
+        "rows description shard_files given_table prediction_files shards card shelf ledger "
+        "remarks record lines tensors state_dict means run_folder opening"
     ),
     "auditing": "plan run progress flags first_look health question sequential means",
     "classes": "",
@@ -71,15 +73,15 @@ WALK = {
     ),
     "report": "",
     "doors": (
-        "findings audit loading health attacks autoattack universality features folders wish "
-        "pointed_at targets"
+        "findings audit loading health attacks autoattack universality features folders "
+        "predictions wish pointed_at targets"
     ),
     "catalogue": "",
     "quickstart": "",
     "studies": "",
     "cli": (
-        "app wanted opening printing lists caching training auditing universality comparing "
-        "__init__"
+        "app wanted opening printing lists caching training auditing reporting universality "
+        "comparing __init__"
     ),
     "__main__": "",
 }

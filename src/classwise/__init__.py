@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from classwise.doors.folders import report as report
     from classwise.doors.health import check_health as check_health
     from classwise.doors.loading import load_model as load_model
+    from classwise.doors.predictions import audit_predictions as audit_predictions
     from classwise.doors.universality import agree as agree
     from classwise.doors.universality import similarity as similarity
     from classwise.errors import ClasswiseError as ClasswiseError
@@ -51,6 +52,7 @@ _HOMES = {
     "TrainConfig": "classwise.training.config",
     "agree": "classwise.doors.universality",
     "audit": "classwise.doors.audit",
+    "audit_predictions": "classwise.doors.predictions",
     "check_health": "classwise.doors.health",
     "diff": "classwise.doors.folders",
     "estimate": "classwise.training.estimate",

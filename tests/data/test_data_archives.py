@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_data_cifar import Python2Array, home, python2_pickle, small, use, write_archive
 
-from classwise.data import cifar
+from classwise.data import official
 from classwise.data.archives import read_members
 from classwise.data.sources import open_data
 from classwise.data.unpickle import read_pickle
@@ -94,7 +94,7 @@ def test_pickle_that_runs_a_command_is_refused_even_with_the_right_md5(
     home, _, pickles, binary = small
     mark = tmp_path / "ran"
     evil = {**pickles, "data_batch_1": pickle.dumps({"data": _Shell(f"touch {mark}")}, protocol=2)}
-    use(monkeypatch, "cifar10", (cifar.PYTHON_10, evil), (cifar.BINARY_10, binary))
+    use(monkeypatch, "cifar10", (official.PYTHON_10, evil), (official.BINARY_10, binary))
     write_archive(home / "cifar-10-python.tar.gz", "cifar-10-batches-py", evil)
     with pytest.raises(ClasswiseError, match=r"data_batch_1 is refused: it asks for \w+.system"):
         open_data("cifar10")

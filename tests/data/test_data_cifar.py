@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from classwise.data import cifar
+from classwise.data import cifar, official
 from classwise.data.sources import open_data
 from classwise.errors import ClasswiseError
 
@@ -140,7 +140,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def small(home, monkeypatch):
     batches, pickles, binary = small_cifar10()
-    use(monkeypatch, "cifar10", (cifar.PYTHON_10, pickles), (cifar.BINARY_10, binary))
+    use(monkeypatch, "cifar10", (official.PYTHON_10, pickles), (official.BINARY_10, binary))
     return home, batches, pickles, binary
 
 
@@ -158,7 +158,7 @@ def check_content(source, batches):
 def test_all_four_forms_of_cifar10_give_the_same_data(small):
     home, batches, pickles, binary = small
     hashes = set()
-    for form, files in ((cifar.PYTHON_10, pickles), (cifar.BINARY_10, binary)):
+    for form, files in ((official.PYTHON_10, pickles), (official.BINARY_10, binary)):
         write_archive(home / form.archive, form.folder, files)
         from_archive = open_data("cifar10")
         (home / form.archive).unlink()
@@ -186,7 +186,7 @@ def test_archive_under_another_name_and_with_dots(small, tmp_path):
 
 def test_cifar100_superclasses_from_coarse_labels(home, monkeypatch):
     files = small_cifar100()
-    use(monkeypatch, "cifar100", (cifar.PYTHON_100, files))
+    use(monkeypatch, "cifar100", (official.PYTHON_100, files))
     write_archive(home / "cifar-100-python.tar.gz", "cifar-100-python", files)
     source = open_data("cifar100")
     assert source.train.num_classes == 100
@@ -197,7 +197,7 @@ def test_cifar100_superclasses_from_coarse_labels(home, monkeypatch):
 
 def test_cifar100_class_in_two_superclasses_is_refused(home, monkeypatch):
     files = small_cifar100(coarse_of=lambda fine: 3 if fine == 41 else fine % 20)
-    use(monkeypatch, "cifar100", (cifar.PYTHON_100, files))
+    use(monkeypatch, "cifar100", (official.PYTHON_100, files))
     write_archive(home / "cifar-100-python.tar.gz", "cifar-100-python", files)
     with pytest.raises(ClasswiseError, match=r"'fine 41' lies in two superclasses, 'group"):
         open_data("cifar100")
@@ -245,7 +245,7 @@ def test_incomplete_archive_names_what_it_lacks(small):
 def test_pickles_of_another_content(small, monkeypatch, batch, words):
     home, _, pickles, _ = small
     other = {**pickles, "data_batch_2": python2_pickle(batch)}
-    use(monkeypatch, "cifar10", (cifar.PYTHON_10, other))
+    use(monkeypatch, "cifar10", (official.PYTHON_10, other))
     write_archive(home / "cifar-10-python.tar.gz", "cifar-10-batches-py", other)
     with pytest.raises(ClasswiseError, match=words):
         open_data("cifar10")

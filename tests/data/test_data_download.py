@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_data_cifar import small_cifar10, use, write_archive
 
-from classwise.data import cifar, download, places
+from classwise.data import cifar, download, official, places
 from classwise.data.sources import open_data
 from classwise.errors import ClasswiseError
 
@@ -70,8 +70,8 @@ def home(tmp_path, monkeypatch):
 def small(home, server, monkeypatch, tmp_path):
     """A small CIFAR-10 behind the address; npm is not there unless a test brings one."""
     _, pickles, binary = small_cifar10()
-    python = replace(cifar.PYTHON_10, address=server.address)
-    use(monkeypatch, "cifar10", (python, pickles), (cifar.BINARY_10, binary))
+    python = replace(official.PYTHON_10, address=server.address)
+    use(monkeypatch, "cifar10", (python, pickles), (official.BINARY_10, binary))
     write_archive(tmp_path / "served.tar.gz", "cifar-10-batches-py", pickles)
     server.content = (tmp_path / "served.tar.gz").read_bytes()
     monkeypatch.setattr(shutil, "which", lambda _: None)

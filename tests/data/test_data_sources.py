@@ -47,7 +47,7 @@ def test_spelling(spec, read):
     ("spec", "words"),
     [
         ("digit", "did you mean 'digits'"),
-        ("mnist", "Known: cifar10, cifar100, cifar100:PATH, cifar10:PATH, digits, folder:PATH"),
+        ("none", "Known: cifar10, cifar100, cifar100:PATH, cifar10:PATH, csv:PATH, digits, "),
         ("", "unknown data set ''"),
         ("digits(size=3)", "digits takes no options"),
         ("digits(3)", "digits takes no options"),
@@ -73,18 +73,18 @@ def test_spellings_that_are_refused(spec, words):
 
 
 def test_skip_bad_is_added_to_the_folder_wherever_it_stands():
-    assert with_option("folder(x)", "folder", "skip_bad=true") == "folder(x, skip_bad=true)"
-    quoted = with_option("folder:it's", "folder", "skip_bad=true")
+    assert with_option("folder(x)", "skip_bad=true") == "folder(x, skip_bad=true)"
+    quoted = with_option("folder:it's", "skip_bad=true")
     assert quoted == 'folder("it\'s", skip_bad=true)'
     assert read_spec(quoted) == ("folder", "it's", {"skip_bad": True})
-    inner = with_option("longtail(folder:/a b, factor=9)", "folder", "skip_bad=true")
+    inner = with_option("longtail(folder:/a b, factor=9)", "skip_bad=true")
     assert inner == "longtail(folder('/a b', skip_bad=true), factor=9)"
     deep = "folder:/a (1)"
-    assert read_spec(with_option(deep, "folder", "skip_bad=true"))[1] == "/a (1)"
+    assert read_spec(with_option(deep, "skip_bad=true"))[1] == "/a (1)"
     with pytest.raises(ClasswiseError, match="only, not for 'digits'"):
-        with_option("digits", "folder", "skip_bad=true")
+        with_option("digits", "skip_bad=true")
     with pytest.raises(ClasswiseError, match="both kinds of quotes"):
-        with_option("folder:a'b\"c", "folder", "skip_bad=true")
+        with_option("folder:a'b\"c", "skip_bad=true")
 
 
 # --- the long tail -------------------------------------------------------------------------------

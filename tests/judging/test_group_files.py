@@ -7,7 +7,7 @@ import pytest
 from ledgers import ABOUT, stamp, verdicts
 from refusals import refused
 
-from classwise.judging import group_files
+from classwise import csv_rows
 from classwise.judging.audits import read_audits, read_ledger
 from classwise.judging.group_files import keep_groupings, kept_groupings, read_table
 from classwise.judging.groups import of_samples
@@ -91,7 +91,7 @@ def test_files_that_cannot_be_read(tmp_path, table, monkeypatch):
         read_table(tmp_path / "nowhere.csv", 5)
     with refused("cannot read"):
         read_table(tmp_path, 5)
-    monkeypatch.setattr(group_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(csv_rows, "MOST_CSV_BYTES", 10)
     with refused("larger than"):
         read_table(table("sample,camera\n0,a\n"), 5)
 

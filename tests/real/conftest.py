@@ -35,6 +35,11 @@ def cifar100():
     return real_data("cifar100")
 
 
+@pytest.fixture(scope="session")
+def mnist():
+    return real_data("mnist")
+
+
 def not_run(config):
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []

@@ -5,7 +5,8 @@ import hashlib
 import pytest
 import torch
 
-from classwise.data.cifar import BINARY_10, FORMS, NAMES_10, find
+from classwise.data.cifar import NAMES_10
+from classwise.data.official import BINARY_10, FORMS, find
 from classwise.data.sources import open_data
 
 # Superclass by superclass, from the table on the page of CIFAR-100's author.

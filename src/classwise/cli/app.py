@@ -71,11 +71,35 @@ Imports = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out images of a folder that cannot be decoded.")
 ]
+PredictionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        help="A CSV or Parquet of predictions made elsewhere; no model. (default: none)",
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Option(
+        "--group",
+        help="No split divides such a group: a column of csv:PATH; for folder:PATH folder or "
+        "prefix. (default: none)",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait while another process writes into the folder.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+
+def told_data(data: str, skip_bad: bool, group: str) -> str:
+    """The data source with what other options say of it."""
+    from classwise.data.sources import with_option
+
+    if skip_bad:
+        data = with_option(data, "skip_bad=true")
+    return with_option(data, f"group={group!r}") if group else data
 
 
 YES, NO, WRONG_USE, UNDECIDED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143

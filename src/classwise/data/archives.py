@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tarfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,18 +15,32 @@ from classwise.errors import ClasswiseError
 from classwise.limits import MOST_FILE_BYTES as LARGEST  # the largest official one has 155 MB
 
 LONGEST_HEADER = 1 << 20  # bytes of a member's long name and other facts
+LARGEST_BESIDE = 8 * LARGEST  # bytes of a member that nobody reads; STL-10 has one of 2.8 GB
 MOST_MEMBERS = 1000  # of an archive; the official ones have ten
 HTML_BEGINS = (b"<!doctype", b"<html", b"<head", b"<?xml", b"<!--")
 
 
 @dataclass(frozen=True)
 class Form:
-    """One official form of a data set: an archive, the folder inside, and the md5 of each file."""
+    """One official form of a data set: an archive, the folder inside, and the md5 of each file.
+
+    Without an archive the files are published one by one under the address, each with the ending
+    `packed`. Sums are those of the unpacked files, so that a `.gz` may be packed by anybody.
+    """
 
     archive: str
     folder: str
     md5: Mapping[str, str]
     address: str = ""
+    mirrors: tuple[str, ...] = ()  # other addresses of the same files
+    packed: str = ""
+    whole: str = ""  # md5 of the archive itself, where it holds more files than one can list
+    also: tuple[str, ...] = ()  # folders in which others leave the same files
+    installed: str = ""  # and where a system's package does
+
+    def held_in(self, folder: Path) -> list[str]:
+        """Which of its files a folder has, as they are or packed with gzip."""
+        return [name for name in self.md5 if plain_or_packed(folder, name) is not None]
 
     def verified(self, files: Mapping[str, bytes], place: Path, again: str) -> dict[str, bytes]:
         """Return the files by name once all are there with the right md5."""
@@ -35,13 +50,17 @@ class Form:
                     f"{place} has no {self.folder}/{name} (md5 {wanted}); it is incomplete or "
                     f"another data set; {again}"
                 )
-            got = hashlib.md5(files[name], usedforsecurity=False).hexdigest()
-            if got != wanted:
-                raise ClasswiseError(
-                    f"{place}: {name} has md5 {got}, but the official file has {wanted}; it is "
-                    f"damaged or changed; {again}"
-                )
+            self.check(name, files[name], place, again)
         return {name: files[name] for name in self.md5}
+
+    def check(self, name: str, content: bytes, place: Path, again: str) -> None:
+        """Refuse a file with another md5 than the official one's."""
+        got, wanted = hashlib.md5(content, usedforsecurity=False).hexdigest(), self.md5[name]
+        if got != wanted:
+            raise ClasswiseError(
+                f"{place}: {name} has md5 {got}, but the official file has {wanted}; it is "
+                f"damaged or changed; {again}"
+            )
 
 
 def read_form(place: Path, forms: Sequence[Form], again: str) -> tuple[Form, dict[str, bytes]]:
@@ -50,8 +69,10 @@ def read_form(place: Path, forms: Sequence[Form], again: str) -> tuple[Form, dic
     `again` tells the user how to come by the right file.
     """
     if place.is_dir():
-        form = max(forms, key=lambda form: sum((place / n).is_file() for n in form.md5))
-        files = {n: _read_file(place / n) for n in form.md5 if (place / n).is_file()}
+        form = max(forms, key=lambda form: len(form.held_in(place)))
+        files = {
+            n: read_file(file) for n in form.md5 if (file := plain_or_packed(place, n)) is not None
+        }
         return form, form.verified(files, place, again)
     wanted = [f"{form.folder}/{name}" for form in forms for name in form.md5]
     found = read_members(place, wanted, again)
@@ -74,7 +95,7 @@ def read_members(path: Path, wanted: Iterable[str], again: str) -> dict[str, byt
                 for number, member in enumerate(archive):
                     if number >= MOST_MEMBERS:
                         raise tarfile.ReadError(f"more than {MOST_MEMBERS} files")
-                    name = _safe_name(member, path)
+                    name = _safe_name(member, path, names)
                     if member.isfile() and name in names:
                         content = archive.extractfile(member)
                         assert content is not None
@@ -108,7 +129,7 @@ def refuse_html(begin: bytes, what: str, again: str) -> None:
         )
 
 
-def _safe_name(member: tarfile.TarInfo, path: Path) -> str:
+def _safe_name(member: tarfile.TarInfo, path: Path, wanted: Collection[str]) -> str:
     """Return the member's name without a leading `./`; refuse what could reach outside."""
     name = PurePosixPath(member.name.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or ":" in member.name:
@@ -121,20 +142,41 @@ def _safe_name(member: tarfile.TarInfo, path: Path) -> str:
             f"{path} is refused: its member {member.name!r} is a link or a device, not a plain "
             "file; no official archive has one, get it from another place"
         )
-    if member.size > LARGEST:
+    most = LARGEST if str(name) in wanted else LARGEST_BESIDE
+    if member.size > most:
         raise ClasswiseError(
             f"{path} is refused: its member {member.name!r} claims {member.size} bytes; "
-            f"no official file has more than {LARGEST}"
+            f"no official file has more than {most}"
         )
     return str(name)
 
 
-def _read_file(path: Path) -> bytes:
+def plain_or_packed(folder: Path, name: str) -> Path | None:
+    """A file of a folder, as it is or packed."""
+    ways = (folder / name, folder / f"{name}.gz")
+    return next((path for path in ways if path.is_file()), None)
+
+
+def read_file(path: Path, packed: bool | None = None) -> bytes:
+    """The bytes of a plain file, unpacked if it is packed; never more than allowed.
+
+    Unless somebody says whether it is, the ending `.gz` tells.
+    """
     try:
         if path.stat().st_size > LARGEST:
             raise ClasswiseError(
                 f"{path} is refused: no official file has more than {LARGEST} bytes"
             )
-        return path.read_bytes()
+        if not (path.suffix == ".gz" if packed is None else packed):
+            return path.read_bytes()
+        with gzip.open(path) as stream:
+            content = stream.read(LARGEST + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as reason:
+        raise ClasswiseError(
+            f"{path} is not a whole gzip file ({reason}); it is damaged or cut short, get it anew"
+        ) from None
     except OSError as reason:
         raise ClasswiseError(f"cannot read {path}: {reason.strerror or reason}") from None
+    if len(content) > LARGEST:
+        raise ClasswiseError(f"{path} unpacks to more than {LARGEST} bytes; no official file does")
+    return content

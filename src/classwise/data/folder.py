@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 import torch
 from rich.progress import Progress
 
+from classwise.data.attributes import Attributes
 from classwise.data.cache import Cache, Pictures
 from classwise.data.dataset import Dataset, DataSource, check_flag
 from classwise.data.decoded import decoded
 from classwise.data.listing import Listing, counted, few, list_parts
+from classwise.data.naming import named_by_file, with_groups
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow
 from classwise.data.splits import held_out
 from classwise.data.store import Stored
@@ -31,6 +33,25 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class Looks:
+    """How pictures become images of one size, and what may be done to these."""
+
+    size: int | Sequence[int] | None = None
+    fit: Fit = "resize"
+    skip_bad: bool = False
+    mirrored: bool = True
+    moved: int | None = None
+    spare: int = 0  # pixels that are stored beyond the size
+
+    def __post_init__(self) -> None:
+        if self.fit not in ("resize", "crop"):
+            raise unknown("fit", str(self.fit), ["resize", "crop"])
+        check_flag("skip_bad", self.skip_bad)
+        check_flag("mirrored", self.mirrored)
+        box_of(self.size, self.spare)
+
+
 def folder(
     path: str,
     size: int | Sequence[int] | None = None,
@@ -39,6 +60,7 @@ def folder(
     mirrored: bool = True,
     moved: int | None = None,
     spare: int = 0,
+    group: str = "",
 ) -> DataSource:
     """Your own images, one folder per class; PATH/train and PATH/test, or a third is held out.
 
@@ -48,37 +70,52 @@ def folder(
     that a mirror image is no longer of the same class (signs, letters), `moved=2` that an image may
     be moved by two pixels and no more. Decoded images are kept in a cache; with `spare=32` they are
     kept larger by so many pixels, out of which training cuts random windows and audits the middle.
+    `group=folder` keeps the images of a folder within a class on one side of every split,
+    `group=prefix` those whose names are alike up to the last _ or -.
     """
-    pillow("folder:PATH")
-    if fit not in ("resize", "crop"):
-        raise unknown("fit", str(fit), ["resize", "crop"])
-    check_flag("skip_bad", skip_bad)
-    check_flag("mirrored", mirrored)
-    box, root = _box(size, spare), given_path(path)
-    reader = _Reader(root, fit)
-    parts = list_parts(root)
+    how, root = Looks(size, fit, skip_bad, mirrored, moved, spare), given_path(path)
+    parts = named_by_file([with_groups(part, group) for part in list_parts(root)], root)
+    return open_listings("folder", f"folder:{root.resolve().name}", root, parts, how, group)
+
+
+def open_listings(
+    kind: str, label: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
+) -> DataSource:
+    """Decode one part, of which a third is held out, or a training and a test part.
+
+    `whole` is the attribute whose groups no split divides.
+    """
+    pillow(f"{kind}:PATH")
+    sets = decode_parts(kind, root, parts, how, whole)
+    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
+
+
+def decode_parts(
+    kind: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
+) -> list[Dataset]:
+    """The images of each part, all of one size."""
+    reader, box = _Reader(root, how.fit, kind), box_of(how.size, how.spare)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
-        caches = [Cache.of(Pictures(part.folder, part.files, box, fit)) for part in parts]
+        caches = [Cache.of(Pictures(part.folder, part.files, box, how.fit)) for part in parts]
         box = box or _known_size(caches)
         box = box or reader.common_size([file for part in parts for file in part.files])
         sets = [
-            replace(reader.decode(part, cache, box, spare), mirrored=mirrored, moved=moved)
+            reader.decode(part, cache, box, how, whole)
             for part, cache in zip(parts, caches, strict=True)
         ]
-    if reader.bad and not skip_bad:
+    if reader.bad and not how.skip_bad:
         raise reader.refusal()
     for part, data in zip(parts, sets, strict=True):
         _refuse_empty(part, data)
     reader.tell([file for part in parts for file in part.ignored])
-    label = f"folder:{root.resolve().name}"
-    return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
+    return sets
 
 
 class _Reader:
     """Decodes files on all cores, and remembers what was odd about them."""
 
-    def __init__(self, root: Path, fit: Fit) -> None:
-        self.root, self.fit = root, fit
+    def __init__(self, root: Path, fit: Fit, kind: str) -> None:
+        self.root, self.fit, self.kind = root, fit, kind
         self.kinds: Counter[str] = Counter()
         self.bad: list[str] = []
         self.console = Terminal(stderr=True)
@@ -86,7 +123,9 @@ class _Reader:
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
 
-    def decode(self, part: Listing, cache: Cache, box: tuple[int, int], spare: int) -> Dataset:
+    def decode(
+        self, part: Listing, cache: Cache, box: tuple[int, int], how: Looks, whole: str
+    ) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
         words = f"decoding {part.folder.name}"
         task = self.progress.add_task(words, total=len(part.files), visible=not cache.complete)
@@ -94,8 +133,14 @@ class _Reader:
         self.kinds += found.kinds
         for row, why in sorted(found.bad.items()):
             self.bad.append(f"{self._short(part.files[row])} ({why})")
-        images = Stored.of(found.images, spare=spare)
-        data = Dataset(images, torch.tensor(part.labels), part.class_names)
+        data = Dataset(
+            Stored.of(found.images, spare=how.spare),
+            torch.tensor(part.labels).long(),
+            part.class_names,
+            mirrored=how.mirrored,
+            moved=how.moved,
+            attributes=Attributes.of(part.attributes, whole),
+        )
         return data.subset(found.good) if found.bad else data
 
     def common_size(self, files: Sequence[Path]) -> tuple[int, int]:
@@ -128,8 +173,8 @@ class _Reader:
             raise ClasswiseError(
                 f"images in {self.root} have {len(counts)} different sizes, from "
                 f"{_times(min(counts))} to {_times(max(counts))} pixels, most often "
-                f"{', '.join(some)}; write folder({self.root}, size=32) to scale them all, or "
-                f"folder({self.root}, size=32, fit=crop) to keep proportions and cut the middle"
+                f"{', '.join(some)}; write {self.kind}({self.root}, size=32) to scale them all, "
+                "and with fit=crop behind that to keep proportions and cut the middle"
             )
         return next(iter(counts))
 
@@ -138,7 +183,7 @@ class _Reader:
         return ClasswiseError(
             f"{len(self.bad)} of {sum(self.kinds.values()) + len(self.bad)} images in {self.root} "
             f"cannot be decoded: {few(self.bad)}; repair or remove them, or leave them out with "
-            "--skip-bad, that is folder(PATH, skip_bad=true)"
+            f"--skip-bad, that is {self.kind}(PATH, skip_bad=true)"
         )
 
     def tell(self, ignored: Sequence[Path]) -> None:
@@ -154,7 +199,7 @@ class _Reader:
             self._say("; ".join(said))
 
     def _say(self, words: str) -> None:
-        line = f"folder:{self.root.name}: {words}"
+        line = f"{self.kind}:{self.root.name}: {words}"
         self.console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _each(self, do: Callable[[T], R], items: Sequence[T], words: str) -> Iterator[R]:
@@ -169,10 +214,10 @@ class _Reader:
             pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the rest
 
     def _short(self, file: Path) -> str:
-        return str(file.relative_to(self.root))
+        return str(file.relative_to(self.root) if file.is_relative_to(self.root) else file)
 
 
-def _box(size: int | Sequence[int] | None, spare: int) -> tuple[int, int] | None:
+def box_of(size: int | Sequence[int] | None, spare: int = 0) -> tuple[int, int] | None:
     """Read the size option, and pixels to spare, as (height, width) of what is stored."""
     if isinstance(spare, bool) or not isinstance(spare, int) or spare < 0 or spare % 2:
         raise ClasswiseError(f"spare is {spare!r}; give an even number of pixels, such as 32")
@@ -200,8 +245,9 @@ def _known_size(caches: Sequence[Cache]) -> tuple[int, int] | None:
 
 
 def _refuse_empty(part: Listing, data: Dataset) -> None:
-    for name, count in zip(part.class_names, data.sizes.tolist(), strict=True):
-        if not count:
+    sizes, listed = data.sizes.tolist(), set(part.labels)
+    for number, name in enumerate(part.class_names):
+        if number in listed and not sizes[number]:
             raise ClasswiseError(f"class {name!r} in {part.folder} has no readable images")
 
 

@@ -35,12 +35,13 @@ def check_labels(labels: Tensor, count: int, num_classes: int) -> None:
         )
 
 
-def check_numbering(labels: Tensor, where: str) -> None:
+def check_numbering(
+    labels: Tensor, where: str, named: str = "or give class_names, one for every class"
+) -> None:
     """Refuse labels of data without class names that cannot be the numbers of all its classes."""
     numbers = np.unique(labels.numpy()).tolist()
     if not numbers or numbers[0] < 0:
         return  # told elsewhere
-    named = "or give class_names, one for every class"
     if len(numbers) == 1:
         raise ClasswiseError(
             f"{where}: all {len(labels)} images are of one class, number {numbers[0]}; nothing can "

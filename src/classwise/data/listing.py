@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from classwise.data.labels import check_class_names
@@ -22,7 +22,8 @@ class Listing:
     class_names: tuple[str, ...]
     files: tuple[Path, ...]
     labels: tuple[int, ...]
-    ignored: tuple[Path, ...]  # what is neither an image by its suffix nor hidden
+    ignored: tuple[Path, ...] = ()  # what is neither an image by its suffix nor hidden
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a word per file
 
 
 def list_parts(root: Path) -> list[Listing]:

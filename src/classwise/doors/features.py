@@ -56,7 +56,7 @@ class FeatureSet:
     def data(self) -> str:
         """How the data set is opened; what may be done to its images is as in the original."""
         plain, options = f"npz:{self.path}", self.about["options"]
-        return with_option(plain, "npz", options) if options else plain
+        return with_option(plain, options) if options else plain
 
 
 def make_features(

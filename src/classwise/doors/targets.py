@@ -22,7 +22,7 @@ from classwise.auditing.run import run_audit
 from classwise.auditing.sequential import Limits, audit_partly
 from classwise.content import content_of
 from classwise.data.dataset import Dataset, DataSource
-from classwise.data.sources import choose_split, open_data
+from classwise.data.sources import choose_split, fetches, open_data
 from classwise.data.splits import balanced_subset
 from classwise.data.view import View
 from classwise.doors.audit import BLACK_BOX_ATTACKS, DEFAULT_ATTACKS
@@ -32,6 +32,7 @@ from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, cut
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
+from classwise.judging.groups import of_attributes
 from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
@@ -53,7 +54,9 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     place = _Place.of(wish)
     source = open_data(place.data)
     images, split, words = _images(source, wish.split, place.trained_on)
-    groupings = {} if wish.groups is None else read_table(wish.groups, len(images))
+    groupings, many = of_attributes(images.attributes)
+    groupings |= {} if wish.groups is None else read_table(wish.groups, len(images))
+    words += f" ({', '.join(many)}: too many groups to report)" if many else ""
     data = View.of(images, source.name)
     if wish.limit:
         # Numbers of the whole split, so that a small audit is a beginning of the large one.
@@ -131,6 +134,11 @@ class _Place:
             if not Path(target).exists() and ":" not in target:
                 raise no_target(target)
             raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
+        if wish.data is None and fetches(data):
+            raise ClasswiseError(
+                f"{target} says that its data are {data}, which may come from the network; if that "
+                f"is what you want, say so: --data '{data}'"
+            )
         eps, norm = (8 / 255, "Linf") if config is None else (config.eps_of_judge, config.norm)
         threat = Threat.of(eps if wish.eps is None else wish.eps, wish.norm or norm)
         about = run.about["data"] if run else _data_of_file(target)

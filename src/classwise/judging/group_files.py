@@ -6,9 +6,8 @@ data, where reports, comparisons and gates find it without model or images.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from classwise.csv_rows import bad_line, csv_heads, csv_rows
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.groups import Grouping, check_name, check_own, grouping_of
@@ -23,8 +23,6 @@ from classwise.judging.rates import Tally
 from classwise.sealed import read_sealed, sealed_text
 
 FORMAT = 1
-MOST_BYTES = 256 * 2**20
-MOST_COLUMNS = 100
 MOST_KEPT = 64 << 20  # bytes of one grouping in a run folder, about ten million images
 _STAMP = "weights, split, model_hash, data_hash, attack_key"
 SAMPLE = "sample"  # the column that says which image a line is about
@@ -38,14 +36,14 @@ def read_table(path: Path, size: int) -> dict[str, Grouping]:
     """
     entries: dict[str, list[tuple[int, Sequence[str]]]] = {}
     lines: dict[int, int] = {}
-    rows = _rows(path)
+    rows = csv_rows(path, "table of groups")
     heads = _heads(path, next(rows, (1, []))[1])
     for line, cells in rows:
         if len(cells) != len(heads):
-            raise _bad(path, line, f"has {len(cells)} cells, and the first line {len(heads)}")
+            raise bad_line(path, line, f"has {len(cells)} cells, and the first line {len(heads)}")
         sample = _sample(path, line, cells[heads.index(SAMPLE)], size)
         if sample in lines:
-            raise _bad(path, line, f"is about sample {sample}, as line {lines[sample]} was")
+            raise bad_line(path, line, f"is about sample {sample}, as line {lines[sample]} was")
         lines[sample] = line
         for head, cell in zip(heads, cells, strict=True):
             if head != SAMPLE:
@@ -58,37 +56,11 @@ def read_table(path: Path, size: int) -> dict[str, Grouping]:
         raise ClasswiseError(f"{path}: {reason}") from None
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Lines that are not blank, each with its number."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ClasswiseError(f"{path} is larger than {MOST_BYTES >> 20} MB; no table of groups")
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream, strict=True)
-            for cells in reader:
-                if cells:
-                    yield reader.line_num, cells
-    except OSError as reason:
-        raise ClasswiseError(f"cannot read {path}: {reason.strerror}") from None
-    except UnicodeDecodeError:
-        raise ClasswiseError(f"{path} is not text in UTF-8; save it as CSV, UTF-8") from None
-    except csv.Error as reason:
-        raise _bad(path, reader.line_num, f"is not CSV: {reason}") from None
-
-
 def _heads(path: Path, cells: Sequence[str]) -> list[str]:
-    heads = [" ".join(cell.split()) for cell in cells]
-    if heads.count(SAMPLE) != 1 or len(heads) < 2:
-        raise _bad(
-            path,
-            1,
-            f"must name one column {SAMPLE!r} and a column for each attribute, separated by commas",
-        )
-    if len(heads) > MOST_COLUMNS:
-        raise _bad(path, 1, f"names {len(heads)} columns; {MOST_COLUMNS} are the most")
-    for head in heads:
-        if not head or heads.count(head) > 1:
-            raise _bad(path, 1, f"must name every column, and differently; got {head!r}")
+    words = f"must name one column {SAMPLE!r} and a column for each attribute, separated by commas"
+    heads = csv_heads(path, cells, [SAMPLE], words)
+    if len(heads) < 2:
+        raise bad_line(path, 1, words)
     return heads
 
 
@@ -96,7 +68,7 @@ def _sample(path: Path, line: int, cell: str, size: int) -> int:
     text = cell.strip()
     # isdecimal alone would let Arabic digits through, and int() a number of any length
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text) < size):
-        raise _bad(
+        raise bad_line(
             path,
             line,
             f"is about sample {text[:50]!r}; samples are whole numbers from 0 to {size - 1}, "
@@ -111,16 +83,14 @@ def _groups(path: Path, line: int, head: str, cell: str) -> list[str]:
         return []
     for name in names:
         if not name or names.count(name) > 1:
-            raise _bad(path, line, f"has {cell[:50]!r} in {head!r}; give each group once, as a|b")
+            raise bad_line(
+                path, line, f"has {cell[:50]!r} in {head!r}; give each group once, as a|b"
+            )
         try:
             check_name(f"group of {head!r}", name)
         except ClasswiseError as reason:
-            raise _bad(path, line, f"cannot be used: {reason}") from None
+            raise bad_line(path, line, f"cannot be used: {reason}") from None
     return names
-
-
-def _bad(path: Path, line: int, words: str) -> ClasswiseError:
-    return ClasswiseError(f"{path}: line {line} {words}")
 
 
 def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Grouping]) -> None:

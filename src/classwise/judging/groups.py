@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from classwise.data.attributes import Attributes
 from classwise.errors import ClasswiseError, unknown
 from classwise.judging.rates import Tally, Whole
 
@@ -128,6 +129,19 @@ def of_samples(groups: Mapping[str, Sequence[Any]] | None, size: int) -> dict[st
             )
         found[str(name)] = grouping_of(str(name), list(enumerate(map(_names_in, listed))))
     return found
+
+
+def of_attributes(known: Attributes | None) -> tuple[dict[str, Grouping], list[str]]:
+    """What a data set knows of its images as groupings; and the names of those with too many."""
+    found: dict[str, Grouping] = {}
+    left: list[str] = []
+    for name, words in ({} if known is None else known.words).items():
+        count = len(np.unique(words[words != ""]))
+        if count > MOST_GROUPS:
+            left.append(name)
+        elif count:
+            found |= of_samples({name: words.tolist()}, len(words))
+    return found, left
 
 
 def grouping_of(name: str, entries: Sequence[tuple[int, Sequence[str]]]) -> Grouping:

@@ -87,8 +87,10 @@ class Predictions:
     label: npt.NDArray[np.int64] = per_sample("INTEGER", lambda v: v.batch.labels)
     # K where a certificate names no class
     predicted: npt.NDArray[np.int64] = per_sample("INTEGER", lambda v: v.judged.predicted)
-    # true logit minus the best other
-    logit_gap: npt.NDArray[np.float32] = per_sample("FLOAT", lambda v: v.judged.logit_gap)
+    # true logit minus the best other; empty where predictions came without scores
+    logit_gap: npt.NDArray[np.float32] = per_sample(
+        "FLOAT", lambda v: v.judged.logit_gap, missing=np.nan
+    )
     # eps of each sample in image units; 0 when clean
     radius: npt.NDArray[np.float64] = per_sample("DOUBLE", lambda v: v.radius)
     # steps spent on each sample

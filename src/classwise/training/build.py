@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from classwise.data.dataset import Dataset
 from classwise.data.splits import balanced_subset, split_indices
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.models import build_model, names_built_in
@@ -25,9 +26,10 @@ from classwise.training.parts import freeze
 from classwise.types import Labels
 
 
-def rows_to_use(labels: Labels, config: TrainConfig) -> tuple[Labels, Labels]:
-    """Rows of the data that train, and rows that validate."""
-    train, valid = split_indices(labels, config.valid, config.seed)
+def rows_to_use(data: Dataset, config: TrainConfig) -> tuple[Labels, Labels]:
+    """Rows of the data that train, and rows that validate; groups go as a whole."""
+    labels = data.labels
+    train, valid = split_indices(labels, config.valid, config.seed, data.together)
     if not config.subset:
         return train, valid
     classes = int((labels[train].bincount() > 0).sum())

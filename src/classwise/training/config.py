@@ -21,6 +21,8 @@ from pydantic import (
 from classwise.attacks.ball import parse_norm
 from classwise.attacks.names import parse_condition
 from classwise.attacks.threat import Threat
+from classwise.data.dataset import DataSource
+from classwise.data.given import GIVEN
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.limits import LARGEST_NUMBER
 from classwise.script import Drop
@@ -31,6 +33,11 @@ from classwise.training.watched import Watched, parse_watched
 
 def _norm(value: str | float) -> str:
     return parse_norm(value).name
+
+
+def _data(value: Any) -> Any:
+    # Of data that are given in Python a run can only say that they were.
+    return value.name if isinstance(value, DataSource) else value if type(value) is str else GIVEN
 
 
 def _words(value: Any) -> Any:
@@ -77,7 +84,7 @@ class TrainConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    data: str = "digits"
+    data: Annotated[str, BeforeValidator(_data)] = "digits"
     valid: Annotated[str, BeforeValidator(str)] = "0.02"  # split rule: fraction, first:N, last:N
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"

@@ -101,7 +101,7 @@ def estimate(
     began, peak = clock(), PeakMemory(choose_device(device))
     recipe = load_recipe(recipe, imports=imports)
     config = configured(config, options)
-    source = data_to_train_on(config.data, source)
+    source = data_to_train_on(options.get("data", config.data), source)
     with tempfile.TemporaryDirectory(prefix="classwise-estimate-") as folder:
         run = Run(Path(folder) / "run")
         trainer = Trainer(run, recipe, config, source, choose_device(device))

@@ -48,6 +48,9 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
         facts["keys"] = keys
     if not config.teacher_normalise:  # runs of before there was such an option stay who they are
         del facts["config"]["teacher_normalise"]
+    kept = source.train.attributes
+    if kept is not None and kept.whole:  # decides who validates
+        facts["groups"] = kept.digest
     if sources := foreign_sources(recipe):
         facts["sources"] = sources
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -72,13 +72,14 @@ def train(
     """Train a recipe and leave a run folder behind.
 
     Options are those of `TrainConfig`: `train("trades+ccm", data="digits", eps=0.2, out="runs/a")`.
+    `data` may also be what `open_data` takes: a data set of torch, a pair (train, test), ...
     With `resume` a run that is there goes on where it stopped, and one that is not begins; with
     `wait` it waits until nobody else trains there. A recipe file may name methods of the modules in
     `imports`.
     """
     recipe = load_recipe(recipe, imports=imports)
     config = configured(config, options)
-    source = data_to_train_on(config.data, source)
+    source = data_to_train_on(options.get("data", config.data), source)
     # Everything is checked before the folder is touched: a typo must not occupy it.
     own = config.model if names_own_model(config.model) else None
     trainer = Trainer(Run(Path(out), own), recipe, config, source, choose_device(device))
@@ -111,7 +112,7 @@ class Trainer:
         self.about = describe_run(recipe, config, source)
         self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
-        train_rows, valid_rows = rows_to_use(data.labels, config)
+        train_rows, valid_rows = rows_to_use(data, config)
         size = config.batch_size
         training = data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows, wide=True)
