@@ -72,16 +72,18 @@ def madrylab(weights):
 
 def published():
     """The files of the page that other people's code wrote."""
-    mean = {name: torch.full((1, 3, 1, 1), 0.5) for name in ("mu", "sigma")}
+    raw = drawn(nets.preact, 4, 10, last_norm=False, raw=True)
     small, counts = (2, 2, 2, 2), (3, 4, 6, 3)
     imagenet = drawn(nets.resnet, nets.bottleneck, counts, 2, 10, imagenet=True)
     return {
         "theirs.pth": drawn(nets.resnet, nets.basic, small, 4, 10),
         "robustbench.pt": {"state_dict": drawn(nets.wide, 10, 1, 10, twice=True)},
-        "wong2020.pt": drawn(nets.preact, 4, 10, last_norm=False, raw=True) | mean,
+        "wong2020.pt": raw,
+        "andriushchenko2020.pt": {"last": raw, "best": raw},
         "gowal2020.pt": drawn(nets.deepmind, 10, 1, 10),
         "cifar_linf_8.pt": madrylab(drawn(nets.resnet, nets.bottleneck, counts, 2, 10)),
         "imagenet_linf_4.pt": madrylab(imagenet),
+        "salman2020.pt": {f"module.model.{name}": value for name, value in imagenet.items()},
     }
 
 
@@ -135,7 +137,7 @@ def test_a_line_of_the_page(line, place, monkeypatch):
 
 
 def test_the_page_has_its_lines_and_every_model():
-    assert len(LINES) == 15
+    assert len(LINES) == 17
     ours = PAGE.partition("## Our architectures")[2]
     for name in MODELS:
         assert f"`{name}`" in ours or f"`-{name.rpartition('-')[2]}`" in ours, name

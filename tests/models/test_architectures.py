@@ -170,8 +170,8 @@ def test_each_trains_and_is_attacked(name):
     size = 224 if name == "vit-s-224" else 75 if name.endswith("299") else 32
     model = build(tiny(name), num_classes=3)
     draw = torch.Generator().manual_seed(0)
-    images = torch.rand(6, 3, size, size, generator=draw)
-    labels = torch.arange(6) % 3
+    images = torch.rand(4, 3, size, size, generator=draw)
+    labels = torch.arange(4) % 3
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
     model.train()
     nn.functional.cross_entropy(model(images), labels).backward()
@@ -179,10 +179,8 @@ def test_each_trains_and_is_attacked(name):
     before = model.head.weight.clone()
     optimiser.step()
     assert not torch.equal(model.head.weight, before)
-    report = classwise.audit(model, images, labels, attacks="clean,fgsm", eps=8 / 255)
-    assert list(report) == ["clean", "fgsm"]
-    moved = classwise.PGD(model, eps=0.1, alpha=0.05, steps=2)(images, labels)
-    assert 0 < (moved - images).abs().max() <= 0.1 + 1e-6
+    moved = classwise.audit(model, images, labels, attacks="clean,fgsm", eps=8 / 255)
+    assert list(moved) == ["clean", "fgsm"]
 
 
 def test_widths_and_sizes_that_cannot_be():

@@ -175,6 +175,14 @@ class TestSnapshots:
         with refused("there is no folder ./nowhere", "hf:ORG/NAME"):
             build("hf:./nowhere")
 
+    def test_of_other_classes_it_has_a_new_head_and_is_no_audit(self, transformers, data):
+        assert transformers.config.num_labels == 3
+        assert build("hf:snapshot(pretrained=true)", num_classes=5)(torch.rand(2, 3, 64, 64)).shape
+        images = np.zeros((10, 64, 64, 3), np.uint8)
+        np.savez("five.npz", images=images, labels=np.arange(10) % 5)
+        told = audit("hf:snapshot", "--data", data.replace("data", "five"))
+        assert "are for 3 classes, and the data have 5" in told.stderr
+
     def test_a_head_that_is_not_there_is_no_weight(self, transformers, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         kept = {n: v for n, v in transformers.state_dict().items() if "classifier" not in n}

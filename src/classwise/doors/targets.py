@@ -37,6 +37,7 @@ from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
+from classwise.record.state_dict import file_and_key
 from classwise.record.tensors import read_tensors, written_here
 from classwise.training.config import choose_device
 from classwise.training.run import Run
@@ -131,7 +132,7 @@ class _Place:
         config = run.config if run else None
         data = wish.data or (config.data if config else None)
         if data is None:
-            if not Path(target).exists() and ":" not in target:
+            if not file_and_key(target)[0].exists() and ":" not in target:
                 raise no_target(target)
             raise ClasswiseError(f"{target} does not say what data it was made for; add --data")
         if wish.data is None and fetches(data):

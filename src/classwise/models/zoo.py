@@ -89,6 +89,8 @@ def zoo_model(call: Call, num_classes: int, channels: int) -> nn.Module:
 
 def published_classes(model: nn.Module) -> int | None:
     """For how many classes a network's published weights are, where it says so."""
+    if isinstance(model, LogitsOf):
+        return model.published
     said = getattr(model, "pretrained_cfg", None)
     count = said.get("num_classes") if isinstance(said, dict) else None
     return count if isinstance(count, int) else None
@@ -151,24 +153,31 @@ def _transformers(where: str, pretrained: bool, num_classes: int, here: bool) ->
     safe = {"trust_remote_code": False, "local_files_only": here}
     config = library.AutoConfig.from_pretrained(where, **safe)
     auto = library.AutoModelForImageClassification
+    published, config.num_labels = config.num_labels, num_classes
     if not pretrained:
-        config.num_labels = num_classes
         return LogitsOf(auto.from_config(config, trust_remote_code=False))
+    other = published != num_classes  # then the head is new; audits refuse that
     model, told = auto.from_pretrained(
-        where, config=config, use_safetensors=True, output_loading_info=True, **safe
+        where,
+        config=config,
+        use_safetensors=True,
+        output_loading_info=True,
+        ignore_mismatched_sizes=other,
+        **safe,
     )
     odd = {kind: names for kind, names in told.items() if names and kind.endswith("_keys")}
-    if odd:
+    if odd.keys() - ({"mismatched_keys"} if other else set()):
         raise ClasswiseError(f"its weights do not fit its own network ({cut(odd)})")
-    return LogitsOf(model)
+    return LogitsOf(model, published)
 
 
 class LogitsOf(nn.Module):
     """A model of transformers, which wraps its logits in an object; the names stay the model's."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, published: int | None = None) -> None:
         super().__init__()
         self.model = model
+        self.published = published  # classes of the weights that came with it
 
     def forward(self, images: Images) -> Logits:
         """Ask, and take the logits out."""
