@@ -126,6 +126,7 @@ class Slots:
     step: float | Share | None = None
     stop: StopRule | None = None
     jitter: float | None = None
+    last_look: bool | None = None  # the last iterates are forwarded once more
     carry: Carry | None = None  # where the attack begins is where an earlier one ended
     batchnorm: BatchNormMode | None = None
     extra_views: tuple[View, ...] = ()
@@ -158,6 +159,7 @@ class Slots:
             batchnorm=self.batchnorm or "eval",
             views=with_stop(self.extra_views, self.stop),
             jitter=self.jitter or 0.0,
+            last_look=bool(self.last_look),
         )
 
     def alike(self, num_classes: int, eps: float) -> ClassSettings:

@@ -214,13 +214,20 @@ def test_a_targeted_attack_stops_at_any_error_not_at_its_target(net):
 
 
 @pytest.mark.parametrize(("wrong", "forwards"), [(0, 10), (1, 10), (40, 2)])
-def test_every_inspection_forwards_the_whole_batch_until_nobody_moves(wrong, forwards, net):
+@pytest.mark.parametrize("look", [False, True])
+def test_every_inspection_forwards_the_whole_batch_until_nobody_moves(wrong, forwards, look, net):
     model, batch, radius, moment = attack_batch(net)
     labels = model.train()(batch.images).argmax(1)  # without a radius it stays like that
     batch = Batch(batch.images, labels + (batch.index >= 40 - wrong), batch.index)
     seen = []
     model.register_forward_hook(lambda module, args, out: seen.append(len(out)))  # noqa: ARG005
-    inner = parse_recipe("fat(patience=1)").slots.inner
+    inner = parse_recipe(f"fat(patience=1, last_look={str(look).lower()})").slots.inner
     batch = Batch(batch.images, batch.labels % 4, batch.index)
     inner.perturb(model, batch, moment, radius=0 * radius, step=0 * radius, ball=LINF)
-    assert seen == [40] * forwards
+    assert seen == [40] * (forwards + (look and wrong < 40))
+
+
+@pytest.mark.parametrize("base", ["at(batchnorm=eval)", "at(batchnorm=batch)", "trades", "mart"])
+def test_a_last_look_that_nobody_remembers_is_refused(base):
+    with refused("last_look", "BatchNorm"):
+        parse_recipe(f"{base}+fat(last_look=true)")

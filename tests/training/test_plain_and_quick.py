@@ -47,7 +47,9 @@ def kind_of(text):
 ROWS = {kind_of(row.recipe): row.recipe for row in paper_rows()}
 
 
-def plain_pgd(model, images, loss, *, radius, step, steps, start, ball, stop, jitter, alone):
+def plain_pgd(
+    model, images, loss, *, radius, step, steps, start, ball, stop, jitter, alone, last_look
+):
     now = before = (images if start is None else start).detach()
     for number in range(steps):
         asked = now.clone().requires_grad_()
@@ -65,6 +67,7 @@ def plain_pgd(model, images, loss, *, radius, step, steps, start, ball, stop, ji
         before, now = now, moved
         if verdict is not None and not alone and not verdict.moving.any():
             break  # BatchNorm counts no further forward
+    assert not last_look
     return ball.project(now, images, radius)
 
 

@@ -54,6 +54,7 @@ class InnerAttack:
     batchnorm: BatchNormMode
     views: tuple[View, ...] = (View("robust"),)
     jitter: float = 0.0  # ω, noise added at every update
+    last_look: bool = False  # unless nobody moved any more, the last iterates are forwarded, too
 
     def perturb(
         self,
@@ -105,6 +106,7 @@ class InnerAttack:
                     ),
                     jitter=self._jitter(batch, moment, view),
                     alone=self.batchnorm == "eval",
+                    last_look=self.last_look,
                 )
                 for view in self.views
             }

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from classwise.attacks.ball import LINF, Ball, Room, per_image
 from classwise.attacks.losses import AttackLoss
-from classwise.attacks.stops import StopWatch
+from classwise.attacks.stops import StopWatch, Verdict
 from classwise.spelling import Share
 from classwise.types import Images, LogitModel, Logits, PerSample
 
@@ -34,6 +34,7 @@ def pgd(
     stop: StopWatch | None = None,
     jitter: Jitter | None = None,
     alone: bool = False,
+    last_look: bool = False,
 ) -> Images:
     """Images within `radius` of `images` that raise `loss`, detached and in batch order.
 
@@ -41,7 +42,8 @@ def pgd(
     are left alone. The first forward sees `start` as it is. Samples that `stop` has ended leave
     where the model answers for each `alone`; elsewhere they are frozen, since a smaller batch would
     change train-mode BatchNorm, until nobody moves. `jitter` is noise added to every update, by its
-    number and the rows it is for.
+    number and the rows it is for. With `last_look` the model sees the last iterates, too, for its
+    statistics.
 
     >>> flat = lambda x: x.flatten(1)
     >>> from classwise.attacks.losses import CrossEntropy
@@ -67,15 +69,16 @@ def pgd(
             going = replace(going, current=moved)
             continue
         verdict = going.stop(logits)
-        moved = torch.where(per_image(verdict.moving), moved, current)
-        if verdict.rewound is not None:
-            moved = torch.where(per_image(verdict.rewound), going.before, moved)
-        going = replace(going, before=current, current=moved)
+        going = going.moved(verdict, current, moved)
         if verdict.ended is not None:
             if alone:
                 going = gone.see_off(going, verdict.ended)
             if not bool((~verdict.ended if alone else verdict.moving).any()):
                 break
+    else:
+        if last_look:
+            with torch.no_grad():
+                model(going.current)
     # A start outside the ball that no step moved must not leave like that.
     return ball.project(gone.among(going), images, radius)
 
@@ -92,7 +95,15 @@ class _Going:
     current: Images
     rows: Tensor | None = None  # where they stand in the batch; None for all of it
 
+    def moved(self, verdict: Verdict, here: Images, there: Images) -> _Going:
+        """Go there, stay here or go back, as each is told."""
+        there = torch.where(per_image(verdict.moving), there, here)
+        if verdict.rewound is not None:
+            there = torch.where(per_image(verdict.rewound), self.before, there)
+        return replace(self, before=here, current=there)
+
     def only(self, keep: Tensor) -> _Going:
+        """Some of them."""
         assert self.stop is not None
         whole = torch.arange(len(keep), device=keep.device) if self.rows is None else self.rows
         return _Going(

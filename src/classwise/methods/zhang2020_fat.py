@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from classwise.attacks.stops import CountingWatch, PatientWatch, StopWatch
+from classwise.errors import ClasswiseError
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
@@ -79,6 +80,7 @@ class FAT(Method):
     noise: Annotated[float, Field(ge=0)] | None = None  # ω, added to every update
     # in place of TRADES' or MART's own; None is clipped for the original there, else the base's
     start: Literal["gaussian", "clipped gaussian"] | None = None
+    last_look: bool = False  # CFA's code forwards the last iterates once more, for BatchNorm to see
 
     def resolve(self, among: Among) -> Method:
         """Take the patience, the noise and the start of the papers for this rule and base."""
@@ -90,6 +92,11 @@ class FAT(Method):
             found["noise"] = 0.0 if plain else among.first(dict.fromkeys(SCHEDULES, 0.0), 0.001)
         if self.start is None and not plain:
             found["start"] = among.first(dict.fromkeys(SCHEDULES, "clipped gaussian"), None)
+        if self.last_look and among.option("at", "batchnorm") != "train":
+            raise ClasswiseError(
+                "fat(last_look=true) shows BatchNorm the last iterates, but this attack leaves its "
+                "statistics alone; leave it out, or use at(batchnorm=train)"
+            )
         return self.model_copy(update=found)
 
     def suggests(self, among: Among) -> Script:
@@ -101,4 +108,5 @@ class FAT(Method):
         """Fill the stop rule and perhaps the start; everything else stays the base's."""
         patience = 3 if self.patience is None else self.patience
         stop = FriendlyStop(self.rule, patience)
-        return Slots(stop=stop, jitter=self.noise or None, start=self.start)
+        look = self.last_look or None
+        return Slots(stop=stop, jitter=self.noise or None, start=self.start, last_look=look)
