@@ -35,6 +35,10 @@ WALK = {
         *("pictures", "listing", "folder", "unpickle", "archives", "cifar", "sprites"),
         *("download", "longtail", "arrays", "sources"),
     ],
+    "corruptions": [
+        *("severities", "chance", "filters", "noises", "blurs", "weather", "spatter"),
+        *("digital", "files", "corrupting"),
+    ],
     "models": [
         *("extra", "classifier", "small", "resnet", "wideresnet", "__init__", "card"),
         *("asking", "at_once", "blackbox", "averaged", "normalised", "twin", "subject"),
@@ -44,7 +48,8 @@ WALK = {
         *("carried", "judged", "condition", "quick.reach", "quick.patches"),
         *("search.state", "search.engine", "search.dlr", "search.pgd", "search.apgd"),
         *("search.fab", "search.deepfool", "search.square_moves", "search.square"),
-        *("search.suite", "fixed_steps", "borrowed", "other_libraries", "shift", "options"),
+        *("search.suite", "fixed_steps", "borrowed", "other_libraries", "shift", "corruption"),
+        "options",
         *("attack_names", "names"),
     ],
     "record": [

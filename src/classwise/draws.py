@@ -54,6 +54,21 @@ class Draws:
         radius = (-2 * both[:, :size].log()).sqrt()
         return (radius * (2 * math.pi * both[:, size:]).cos()).to(dtype).view(-1, *shape)
 
+    def noise(self, index: Tensor, shape: Sequence[int] = ()) -> Tensor:
+        """Standard normal numbers in single precision for whole images: quicker than `normal`.
+
+        Each hash has two halves, and Box and Muller's pair is used whole.
+        """
+        size = math.prod(shape)
+        pairs = (size + 1) // 2
+        counter = torch.arange(1, pairs + 1, device=index.device) * _signed(_GOLDEN)
+        halves = _mix_(self._keys(index)[:, None] + counter).view(torch.int32)
+        both = halves.float().mul_(2.0**-32).add_(0.5).view(-1, pairs, 2)
+        radius = both[..., 0].clamp_min(2.0**-33).log_().mul_(-2).sqrt_()
+        angle = both[..., 1] * (2 * math.pi)
+        found = torch.cat([radius * angle.cos(), radius * angle.sin_()], dim=1)
+        return found[:, :size].reshape(-1, *shape)
+
     def beta(
         self,
         index: Tensor,

@@ -34,6 +34,8 @@ KNOWN_ATTACKS = {
     "autoattack": "apgd-ce, apgd-t, fab-t and square on what is still standing; options: eps",
     "autoattack-rand": "apgd-ce and apgd-dlr with 20 passes each, for random models; options: eps",
     "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… is for all",
+    "corruption:NAME-S": "one of the 19 common corruptions at severity 1 to 5, such as "
+    "corruption:fog-3, also before an attack: corruption:fog-3>pgd-20; options: files",
     "module:Transform": "an image transform of your own, also before an attack: module:Blur>pgd-20",
 }
 
