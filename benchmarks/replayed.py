@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from classwise.corruptions import digital
+from classwise.corruptions.chance import Chance
 from classwise.corruptions.corrupting import made_by
 
 DETERMINISTIC = (
@@ -116,13 +118,23 @@ def both(image: Any, name: str, severity: int, seed: int = 0) -> tuple[Any, Any]
     ):
         other = theirs(image, name, severity)
     chance = _REPLAYS[name](drawn, image.shape) if name in _REPLAYS else Replay()
+    return other, _made(image, name, severity, chance)
+
+
+def with_their_constants(image: Any, name: str, severity: int, seed: int) -> Any:
+    """One image by us on numbers of our own, where the package differs as it has it."""
+    chance = Chance(seed, f"corruption {name}-{severity}", torch.tensor([0]))
+    return _made(image, name, severity, chance)
+
+
+def _made(image: Any, name: str, severity: int, chance: Any) -> Any:
     planes = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 255
     if name == "elastic_transform":
         ours = _elastic(planes, severity, chance)
     else:
-        textures = _textures(image.shape) if name == "frost" else None
+        textures = _textures(image.shape[:2]) if name == "frost" else None
         ours = made_by(planes, name, severity, chance, textures)
-    return other, ours[0].permute(1, 2, 0).numpy().astype(np.uint8)
+    return ours[0].permute(1, 2, 0).numpy().astype(np.uint8)
 
 
 def _elastic(planes: Tensor, severity: int, chance: Any) -> Tensor:
@@ -133,7 +145,8 @@ def _elastic(planes: Tensor, severity: int, chance: Any) -> Tensor:
     return (made.clamp(0, 1) * 255 + 1e-3).floor()
 
 
-def _textures(shape: Sequence[int]) -> tuple[Tensor, ...]:
+@cache
+def _textures(shape: tuple[int, int]) -> tuple[Tensor, ...]:
     """The package's photographs of frost, enlarged as it does."""
     import cv2
 

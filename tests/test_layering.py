@@ -82,8 +82,8 @@ WALK = {
     "training": [],
     "laws": [],
     "judging": [
-        *("rates", "groups", "group_files", "showing", "metrics", "reports", "audits"),
-        *("compare", "samples", "contract", "gate_report", "gate"),
+        *("rates", "groups", "group_files", "showing", "metrics", "corrupted", "reports"),
+        *("audits", "compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],
     "doors": [
@@ -100,7 +100,7 @@ WALK = {
     "catalogue": [],
     "quickstart": [],
     "studies": [],
-    "cli": ["app", "printing", "lists", "training", "auditing", "__init__"],
+    "cli": ["app", "options", "printing", "lists", "training", "auditing", "__init__"],
     "__main__": [],
 }
 STATIONS = list(WALK)

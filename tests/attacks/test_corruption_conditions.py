@@ -7,7 +7,7 @@ from PIL import Image
 from torch import nn
 
 import classwise
-from classwise.attacks.corruption import Corruption
+from classwise.attacks.corruption import Corruption, with_corruptions
 from classwise.attacks.names import named_condition, parse_condition, parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.corruptions.corrupting import corrupt
@@ -191,3 +191,30 @@ class TestPublishedSets:
         np.save(tmp_path / "c" / "fog.npy", np.array([{}], object), allow_pickle=True)
         with pytest.raises(ClasswiseError, match="only numbers and text are read"):
             classwise.audit(model(), images, labels, attacks=[files(tmp_path / "c")])
+
+
+class TestOptions:
+    """What --corruptions, --severity and --corrupted mean."""
+
+    def test_sets_names_and_files(self):
+        assert with_corruptions("clean,pgd-2", None, None, None) == "clean,pgd-2"
+        names = with_corruptions("clean,pgd-2", "c18", None, None).split(",")
+        assert names[:2] == ["clean", "pgd-2"]
+        assert len(names) == 2 + 18 * 5
+        assert not any("glass" in name for name in names)
+        (_, read) = with_corruptions(None, "fog", "4", "CIFAR-10-C").split(",")
+        assert parse_conditions([read], THREAT)[0].shift.path == "CIFAR-10-C"
+
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ((None, "c17", None, None), "c17"),
+            ((None, "fog", "0-3", None), "--severity 0-3: write 3, 1-5 or 1,3,5"),
+            ((None, "fog", "5-3", None), "--severity 5-3"),
+            ((None, None, "3", None), "--severity 3 is for --corruptions"),
+            ((None, None, None, "C"), "--corrupted C is for --corruptions"),
+        ],
+    )
+    def test_what_has_no_effect_is_refused(self, given, words):
+        with pytest.raises(ClasswiseError, match=words):
+            with_corruptions(*given)

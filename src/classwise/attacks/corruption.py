@@ -13,7 +13,13 @@ from classwise.attacks.condition import Traits
 from classwise.content import tensor_bytes
 from classwise.corruptions.corrupting import VERSION, check_images, corrupt
 from classwise.corruptions.files import PublishedSet
-from classwise.corruptions.severities import C19, check_name, check_severity
+from classwise.corruptions.severities import (
+    C19,
+    check_name,
+    check_severity,
+    chosen_names,
+    chosen_severities,
+)
 from classwise.data.view import View
 from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import parse_call
@@ -143,3 +149,22 @@ def parse_corruption(text: str, *, own: bool = False) -> Corruption | PublishedC
             f"{text} reads files; name it with classwise audit --attacks, or in Python"
         )
     return PublishedCorruption(name, severity, str(call.options["files"]))
+
+
+def with_corruptions(
+    attacks: str | None, wanted: str | None, severity: str | None, files: str | None
+) -> str | None:
+    """A list of conditions with corruptions behind it; clean images stand for a list not given.
+
+    >>> with_corruptions(None, "fog,snow", "2-3", None)
+    'clean,corruption:fog-2,corruption:fog-3,corruption:snow-2,corruption:snow-3'
+    """
+    if wanted is None:
+        for option, value in (("--severity", severity), ("--corrupted", files)):
+            if value is not None:
+                raise ClasswiseError(f"{option} {value} is for --corruptions, such as c15 or fog")
+        return attacks
+    names, levels = chosen_names(wanted), chosen_severities(severity or "1-5")
+    end = "" if files is None else f'(files="{files}")'
+    made = [f"{PREFIX}{name}-{level}{end}" for name in names for level in levels]
+    return ",".join([attacks or "clean", *made])

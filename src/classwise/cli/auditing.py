@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from classwise.cli import options
 from classwise.cli.app import Device, Quiet, SkipBad, app, kindly, out
 from classwise.cli.printing import (
     check_classes,
@@ -47,6 +48,9 @@ def audit(
         str | None,
         typer.Option(help="Names, such as clean,pgd-20(eps=4/255). (default: clean,pgd-20)"),
     ] = None,
+    corruptions: options.Corruptions = None,
+    severity: options.Severity = None,
+    corrupted: options.Corrupted = None,
     eps: Annotated[
         str | None,
         typer.Option(help="Radius of attacks that state none. (default: the run's, or 8/255)"),
@@ -61,21 +65,9 @@ def audit(
             "also of each average)"
         ),
     ] = "",
-    normalise: Annotated[
-        str | None,
-        typer.Option(
-            help="What the model expects and does not do: cifar10, imagenet, … (default: none)"
-        ),
-    ] = None,
-    mean: Annotated[
-        str | None,
-        typer.Option(
-            help="The same by its means, such as 0.5,0.5,0.5; with --std. (default: none)"
-        ),
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option(help="Deviations that go with --mean. (default: none)")
-    ] = None,
+    normalise: options.Normalise = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
@@ -134,7 +126,10 @@ def audit(
     With --question the exit code is the answer: 0 yes, 1 no, 3 undecided.
 
     Example: classwise audit runs/mine --attacks clean,fgsm,pgd-20 --eps 0.2
+
+    Example: classwise audit runs/mine --corruptions c18 --severity 1-5
     """
+    from classwise.attacks.corruption import with_corruptions
     from classwise.data.sources import with_option
     from classwise.doors.targets import audit_target
     from classwise.doors.wish import Wish
@@ -155,7 +150,7 @@ def audit(
         target,
         network=network,
         data=data,
-        attacks=attacks,
+        attacks=with_corruptions(attacks, corruptions, severity, corrupted),
         eps=eps,
         norm=norm,
         weights=weights,

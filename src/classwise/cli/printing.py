@@ -77,6 +77,7 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     from classwise.judging.groups import CLASS
     from classwise.judging.showing import own_groupings
     from classwise.report.classes import class_table, titles
+    from classwise.report.corruptions import apart, rich_corruptions
     from classwise.report.partial import partial_table
     from classwise.report.summary import remarks
     from classwise.report.tables import rich_table
@@ -93,13 +94,16 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
             again = "the same command with --classes all"
             out.print(partial_table(audit.partial, title, everything=everything, command=again))
     whole = [(a, title) for a, title in named if a.partial is None or a.partial.whole]
+    plain, corrupted = apart([audit for audit, _ in whole])
     if whole:
-        out.print(rich_table([audit for audit, _ in whole]))
-    for audit, title in whole:
+        out.print(rich_table(plain))
+    for audit, (_, title) in zip(plain, whole, strict=True):
         for grouping in (CLASS, *own_groupings(audit.report)):
             out.print(
                 class_table(audit, title, everything=everything, command=command, grouping=grouping)
             )
+    for table in corrupted:
+        out.print(rich_corruptions(table))
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
     for line in remarks(audits):
         if not any(line.endswith(words) for words in answered):
@@ -143,13 +147,12 @@ def lead_on(where: Path | None, page: Path | None) -> None:
 
 
 def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
-    """Write the audits of runs, and say so of a second file."""
+    """Write the audits of runs, and say so of further files."""
     from classwise.doors import folders
-    from classwise.report.tables import csv_groups
 
     loaded = folders.report(runs, to)
-    if to.suffix == ".csv" and csv_groups([entry for run in loaded for entry in run.audits]):
-        out.print(f"Wrote {folders.groups_file(to)}", soft_wrap=True)
+    for beside in folders.files_beside(to, [entry for run in loaded for entry in run.audits]):
+        out.print(f"Wrote {beside}", soft_wrap=True)
     return loaded
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.judging.audits import AuditedWeights
 from classwise.judging.compare import Difference
 from classwise.judging.gate import GateReport
 from classwise.judging.gate import gate as hold_against
 from classwise.judging.groups import CLASS
 from classwise.judging.samples import diff_samples, read_samples
 from classwise.report import tables
+from classwise.report.corruptions import csv_corruptions
 from classwise.report.html import write_report
 from classwise.report.runs import ReportRun, load_runs
 
@@ -56,7 +58,7 @@ def report(
 ) -> list[ReportRun]:
     """Write the audits of runs in the format that the file's ending asks for.
 
-    A table of groups stands in a file of its own, beside the classes: one file, one table.
+    Groups and corruptions stand in files of their own beside the classes: one file, one table.
     """
     to, many = Path(out), [runs] if isinstance(runs, str | Path) else runs
     if to.suffix not in (*_TABLES, ".html", ".htm"):
@@ -67,12 +69,17 @@ def report(
         return loaded
     audits = [entry for run in loaded for entry in run.audits]
     write_atomically(to, _TABLES[to.suffix](audits).encode())
-    groups = tables.csv_groups(audits) if to.suffix == ".csv" else ""
-    if groups:
-        write_atomically(groups_file(to), groups.encode())
+    for kind, table in files_beside(to, audits).items():
+        write_atomically(kind, table.encode())
     return loaded
 
 
-def groups_file(to: Path) -> Path:
-    """Where the groups stand that go with a table of classes."""
-    return to.with_suffix(".groups.csv")
+def files_beside(to: Path, audits: Sequence[AuditedWeights]) -> dict[Path, str]:
+    """Tables of groups and of corruptions that go with a CSV of classes, where there are any."""
+    if to.suffix != ".csv":
+        return {}
+    found = {
+        to.with_suffix(".groups.csv"): tables.csv_groups(audits),
+        to.with_suffix(".corruptions.csv"): csv_corruptions(audits),
+    }
+    return {path: table for path, table in found.items() if table}

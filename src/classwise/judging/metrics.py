@@ -42,6 +42,9 @@ class ConditionReport(RatedGroups):
     groups: Mapping[str, Tally] = field(default_factory=dict)  # of the user's own groupings
     kind: str = ""  # clean, attack, shift or shifted attack
     split_sizes: tuple[int, ...] | None = None  # of the classes in the whole that images are from
+    family: str = ""  # of the attack or shift, such as corruption:fog
+    strength: float = 0.0  # its steps or severity
+    options: str = ""
 
     def __post_init__(self) -> None:
         if not self.kind:

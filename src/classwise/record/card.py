@@ -70,7 +70,8 @@ def audit_facts(folder: Path) -> list[dict[str, Any]]:
         found = base.execute(
             "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
             " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict,"
-            " min(kind) AS kind"
+            " min(kind) AS kind, min(family) AS family, min(strength) AS strength,"
+            " min(options) AS options"
             " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL"
         )
         columns = [column[0] for column in found.description or ()]

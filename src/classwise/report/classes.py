@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classwise.judging.audits import AuditedWeights
+from classwise.judging.corrupted import corruption_report
 from classwise.judging.groups import CLASS
 from classwise.judging.showing import (
     class_records,
@@ -155,8 +156,10 @@ def json_text(audits: Sequence[AuditedWeights]) -> str:
             "split": audit.split,
             "remarks": audit.report.remarks,
             **audit.report.to_dict(),
+            **({} if many is None else {"corruptions": many.to_dict()}),
         }
         for audit in audits
+        for many in [corruption_report(audit.report)]
     ]
     return json.dumps({"audits": said}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 

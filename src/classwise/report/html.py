@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
+from classwise.report.corruptions import HEADS, apart
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
 from classwise.report.seeds import seed_rows
@@ -45,6 +46,7 @@ def write_report(runs: Sequence[ReportRun], out: Path) -> None:
 
 
 def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
+    audits, corrupted = apart(audits)
     rows = summary_rows(audits)
     report = next(iter(audits[0].report.values()))
     environment = Environment(
@@ -75,6 +77,8 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         remarks=remarks(audits),
         runs=[_run_facts(run) for run in runs],
         seeds=seed_rows(runs),
+        corrupted=corrupted,
+        corruption_heads=HEADS,
     )
     return page
 

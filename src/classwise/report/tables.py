@@ -16,6 +16,7 @@ from classwise.report.classes import (
     latex_classes,
     markdown_classes,
 )
+from classwise.report.corruptions import apart, latex_corruptions, markdown_corruptions
 from classwise.report.escaping import latex_text, markdown_text
 from classwise.report.summary import (
     MEASURES,
@@ -86,7 +87,8 @@ def rich_table(audits: Sequence[AuditedWeights]) -> Table:
 
 
 def markdown_table(audits: Sequence[AuditedWeights]) -> str:
-    """The table in Markdown, with its captions below, then every class."""
+    """The table in Markdown, with its captions below, then every class and corruption."""
+    audits, corrupted = apart(audits)
     rows = summary_rows(audits)
     groups = shown(rows)
     heads = [f"{MEASURES[measure]}, {side}" for measure, sides in groups.items() for side in sides]
@@ -101,11 +103,12 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     below = [*captions(audits), worst_class_warning(rows), *remarks(audits)]
     lines += ["", *(f"{markdown_text(line)}  " for line in below if line), ""]
-    return "\n".join([*lines, markdown_classes(audits)])
+    return "\n".join([*lines, markdown_classes(audits), markdown_corruptions(corrupted)])
 
 
 def latex_table(audits: Sequence[AuditedWeights]) -> str:
-    """The table for a paper, then every class (needs the packages booktabs and longtable)."""
+    """The table for a paper, then every class and corruption (needs booktabs and longtable)."""
+    audits, corrupted = apart(audits)
     rows = summary_rows(audits)
     groups = shown(rows)
     heads, rules, at = [""], [], 2
@@ -135,4 +138,4 @@ def latex_table(audits: Sequence[AuditedWeights]) -> str:
                 cells.append(latex_text(number) + (words if names else ""))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n\n" + latex_classes(audits)
+    return "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_corruptions(corrupted)
