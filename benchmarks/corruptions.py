@@ -1,12 +1,13 @@
-"""Our corruptions beside the package `imagecorruptions-imaug`: equal images, and how long they take.
+"""Our corruptions beside the package `imagecorruptions-imaug`: the same images, and their cost.
 
 python benchmarks/corruptions.py [--parts images,statistics,constants,speed] [--scripts FOLDER]
     [--page docs/corruptions-compared.md]
 
 `images` compares image by image, on the same random numbers where there are any; `statistics`
 compares what both make of random numbers of their own; `constants` reads the scripts that made
-CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C (`ImageNet-C/create_c` of github.com/hendrycks/robustness)
-without running them, if their folder is given; `speed` measures both. Prints Markdown.
+CIFAR-10-C, Tiny-ImageNet-C and ImageNet-C (`ImageNet-C/create_c` of the GitHub repository
+hendrycks/robustness) without running them, if their folder is given; `speed` measures both.
+Prints Markdown.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import contextlib
 import io
 import statistics
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -24,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import begin, end, limit, timed
+from measuring import begin, end, limit
 from replayed import DETERMINISTIC, REPLAYED, STATISTICAL, both, theirs, with_their_constants
 from scripts import differences
 
@@ -82,8 +84,8 @@ def statistics_of(_: argparse.Namespace) -> None:
     """What both make of random numbers of their own."""
     print("\n## By statistics at 224 pixels\n")
     print(
-        f"Mean level, and mean change of a value in levels of 255, ours / theirs, over {DRAWS} draws "
-        "of two images; in brackets the larger of both differences in standard errors.\n"
+        f"Mean level, and mean change of a value in levels of 255, ours / theirs, over {DRAWS} "
+        "draws of two images; in brackets the larger of both differences in standard errors.\n"
     )
     print(HEAD, "| --- |" + " --- |" * 5, sep="\n")
     for name in (*STATISTICAL, *REPLAYED):
@@ -143,9 +145,17 @@ def constants(args: argparse.Namespace) -> None:
 
 
 def speed(args: argparse.Namespace) -> None:
-    """Seconds of both on the same images, in turns."""
+    """Processor time of both on the same images, in turns, one thread each."""
+    import cv2
+
+    torch.set_num_threads(1)
+    cv2.setNumThreads(1)
     print("\n## Speed\n")
-    print("Milliseconds an image for all five severities together, and how many times as fast.\n")
+    print(
+        "Milliseconds of processor time an image for all five severities together, one thread "
+        f"each, the package image by image, ours in batches of {args.small} and {args.large}; "
+        f"medians of {args.rounds} turns.\n"
+    )
     print("| corruption | 32 px, package | ours | ratio | 224 px, package | ours | ratio |")
     print("| --- |" + " ---: |" * 6)
     totals = np.zeros((2, 2))
@@ -182,8 +192,15 @@ def _seconds(name: str, side: int, count: int, rounds: int) -> tuple[float, floa
             corrupt(batch, name, severity)
 
     other(), ours()  # compilers and tables, once
-    turns = [(timed(other)[1] / few, timed(ours)[1] / count) for _ in range(rounds)]
+    turns = [(_spent(other) / few, _spent(ours) / count) for _ in range(rounds)]
     return statistics.median(a for a, _ in turns), statistics.median(b for _, b in turns)
+
+
+def _spent(function: Callable[[], None]) -> float:
+    """Seconds of the processor, whatever else runs on the machine."""
+    began = time.process_time()
+    function()
+    return time.process_time() - began
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {

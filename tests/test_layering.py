@@ -82,8 +82,8 @@ WALK = {
     "training": [],
     "laws": [],
     "judging": [
-        *("rates", "groups", "group_files", "showing", "metrics", "corrupted", "reports"),
-        *("audits", "compare", "samples", "contract", "gate_report", "gate"),
+        *("rates", "groups", "group_files", "showing", "metrics", "corrupted", "truth", "imagenet"),
+        *("reports", "audits", "compare", "samples", "contract", "gate_report", "gate"),
     ],
     "report": [],
     "doors": [

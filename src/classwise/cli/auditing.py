@@ -86,12 +86,8 @@ def audit(
     repeat: Annotated[
         int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
     ] = 1,
-    groups: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV of the images' attributes: sample,camera,… (docs/groups.md). (default: none)"
-        ),
-    ] = None,
+    groups: options.Groups = None,
+    real: options.Real = None,
     ledger: Annotated[
         Path | None,
         typer.Option("--from", help="Recompute from stored predictions; no model. (default: none)"),
@@ -162,6 +158,7 @@ def audit(
         repeat=repeat,
         normalise=normalisation(normalise, mean, std),
         groups=groups,
+        real=real,
         batch_size=batch_size,
         seed=seed,
         folder=folder,

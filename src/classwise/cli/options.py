@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,5 +32,19 @@ Corrupted = Annotated[
     str | None,
     typer.Option(
         help="Read --corruptions from this folder of CIFAR-10-C, ImageNet-C, … (default: made here)"
+    ),
+]
+Real = Annotated[
+    str | None,
+    typer.Option(
+        help="Judge the answers by several true labels, too: a JSON file with a list for each "
+        "image, or imagenet for its reassessed labels (docs/imagenet.md). (default: none)"
+    ),
+]
+Groups = Annotated[
+    Path | None,
+    typer.Option(
+        help="CSV of the images' attributes: sample,camera,… (docs/groups.md), or imagenet-x, "
+        "imagenet-metaclass (docs/imagenet.md). (default: none)"
     ),
 ]

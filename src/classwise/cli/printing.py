@@ -104,10 +104,27 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
             )
     for table in corrupted:
         out.print(rich_corruptions(table))
+    print_relabelled([audit for audit, _ in whole], everything=everything, command=command)
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
     for line in remarks(audits):
         if not any(line.endswith(words) for words in answered):
             _say(line)
+
+
+def print_relabelled(audits: Sequence[AuditedWeights], *, everything: bool, command: str) -> None:
+    """Print what more than one true label makes of the same answers, where there are any."""
+    from classwise.report.classes import class_table, judged_again, titles
+    from classwise.report.tables import rich_table
+
+    again = judged_again(audits)
+    if not again:
+        return
+    out.print("")
+    for words in dict.fromkeys(audit.report.about["note"] for audit in again):
+        _say(f"{words[0].upper()}{words[1:]}:")
+    out.print(rich_table(again))
+    for audit, title in zip(again, titles(again), strict=True):
+        out.print(class_table(audit, title, everything=everything, command=command))
 
 
 def question_code(audits: Sequence[AuditedWeights]) -> int:

@@ -17,6 +17,7 @@ from classwise.data.view import View
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
+from classwise.judging.truth import ManyLabels
 from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
@@ -39,6 +40,7 @@ def audit(
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[Any]] | None = None,
+    true_labels: Sequence[Sequence[int]] | None = None,
     batch_size: int = 256,
     seed: int = 0,
     repeat: int = 1,
@@ -59,6 +61,8 @@ def audit(
     the mean of so many passes instead. `normalise` is what the model expects and does not do
     itself: `cifar10`, `imagenet`, or a pair of means and deviations. `groups` are attributes of the
     images, such as {"camera": ["front", "rear", …]}, one entry per image (docs/groups.md).
+    `true_labels` are lists of labels, one list per image, of which any is right: then
+    `report.relabelled` judges the same answers by them.
 
     With `out` the verdicts are kept in that folder, piece by piece: what it holds is not attacked
     again, and `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a
@@ -74,6 +78,7 @@ def audit(
         pixels, labels, subject.num_classes, class_names, superclass_of, superclass_names
     )
     groupings = of_samples(groups, len(pixels))
+    truth = ManyLabels.given(true_labels, len(pixels), subject.num_classes)
     if subject.black_box and attacks is DEFAULT_ATTACKS:
         attacks = BLACK_BOX_ATTACKS
     plan = Plan(subject, data, parse_conditions(attacks, Threat.of(eps, norm, data.index), seed))
@@ -82,7 +87,7 @@ def audit(
     looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
-    return findings(plan, found, record, groupings, looks=looks)
+    return findings(plan, found, record, groupings, truth, looks=looks)
 
 
 def record_in(folder: Path, subject: Subject, data: View, called: str) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from classwise.errors import ClasswiseError
@@ -75,11 +76,17 @@ def report(
 
 
 def files_beside(to: Path, audits: Sequence[AuditedWeights]) -> dict[Path, str]:
-    """Tables of groups and of corruptions that go with a CSV of classes, where there are any."""
+    """Tables of groups, corruptions and other labels that go with a CSV, where there are any."""
     if to.suffix != ".csv":
         return {}
+    again = [
+        replace(audit, report=audit.report.relabelled)
+        for audit in audits
+        if audit.report.relabelled is not None
+    ]
     found = {
         to.with_suffix(".groups.csv"): tables.csv_groups(audits),
         to.with_suffix(".corruptions.csv"): csv_corruptions(audits),
+        to.with_suffix(".real.csv"): tables.csv_table(again) if again else "",
     }
     return {path: table for path, table in found.items() if table}

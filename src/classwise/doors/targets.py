@@ -29,8 +29,12 @@ from classwise.doors.findings import findings
 from classwise.doors.pointed_at import check_target, models_of, no_target
 from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError
+from classwise.files import given_path
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
+from classwise.judging.groups import Grouping
+from classwise.judging.imagenet import groups_named, real_labels
+from classwise.judging.truth import ManyLabels
 from classwise.models.normalised import Normalisation
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
@@ -52,7 +56,8 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     place = _Place.of(wish)
     source = open_data(place.data)
     images, split, words = _images(source, wish.split, place.trained_on)
-    groupings = {} if wish.groups is None else read_table(wish.groups, len(images))
+    groupings = {} if wish.groups is None else _groupings(wish.groups, images)
+    truth = None if wish.real is None else _truth(wish.real, images)
     data = View.of(images, source.name)
     if wish.limit:
         # Numbers of the whole split, so that a small audit is a beginning of the large one.
@@ -92,7 +97,9 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
                 partly = audit_partly(plan, record, bar, limits)
                 found = partly.found
         probed = _probed(subject, data, place.threat) if wish.health else None
-        report = findings(plan, found, record, groupings, partly=partly, probed=probed, looks=looks)
+        report = findings(
+            plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
+        )
         report.about["images"] = words
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
@@ -178,6 +185,18 @@ def _images(source: DataSource, split: str, trained_on: str | None) -> tuple[Dat
 def _conditions(wish: Wish, place: _Place, subject: Subject) -> tuple[Condition, ...]:
     attacks = wish.attacks or (BLACK_BOX_ATTACKS if subject.black_box else DEFAULT_ATTACKS)
     return parse_conditions(attacks, place.threat, wish.seed)
+
+
+def _groupings(groups: Path, images: Dataset) -> dict[str, Grouping]:
+    """A table of the user's own, or the groups that a word stands for."""
+    known = groups_named(str(groups))
+    return read_table(groups, len(images)) if known is None else known(images.labels)
+
+
+def _truth(real: str, images: Dataset) -> ManyLabels:
+    if real == "imagenet":
+        return real_labels(images.labels)
+    return ManyLabels.read(given_path(real), len(images), images.num_classes)
 
 
 def _probed(subject: Subject, data: View, threat: Threat) -> list[Flag]:

@@ -28,6 +28,7 @@ class Wish:
     repeat: int = 1  # audit the mean of so many passes
     normalise: Any = None  # what the model expects and does not do itself
     groups: Path | None = None  # a table of attributes of the split's images
+    real: str | None = None  # labels of which any is right: a JSON file, or `imagenet`
     folder: Path | None = None  # where to keep the audits of what is no run
     device: str = "auto"
     quiet: bool = False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from classwise.auditing.sequential import PartialAudit
 from classwise.classes.counts import ClassCounts
@@ -15,6 +16,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.judging.group_files import count_groups, kept_groupings
 from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.judging.truth import count_truths, kept_truths, relabelled
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
 from classwise.record.remarks import read_note, read_remarks
 from classwise.record.shards import open_table, read_abouts
@@ -83,18 +85,10 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             " FROM rows GROUP BY ALL"
         ).fetchall()
         tallies = count_groups(base, kept_groupings(folder))
-    tables = {}
-    for key, own in abouts.items():
-        count = len(own["data"]["class_names"])
-        tables[key] = torch.zeros(count, count, dtype=torch.int64)
-    for *where, label, predicted, count in sorted(cells, key=lambda cell: -max(cell[5:7])):
-        table = tables[tuple(where)]
-        if max(label, predicted) >= len(table):
-            raise ClasswiseError(
-                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
-                f"{len(table)} classes; its run.json belongs to other data"
-            )
-        table[label, predicted] = count
+        truths = kept_truths(folder)
+        sizes = {key[3]: len(own["data"]["class_names"]) for key, own in abouts.items()}
+        judged_again = count_truths(base, truths, sizes)
+    tables = _confusions(folder, cells, abouts)
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
     for one in facts:
         data = abouts[_key(one)]["data"]
@@ -121,9 +115,33 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     for (weights, split), found in sorted(groups.items()):
         whole = _side_by_side(found)
         whole.about |= read_remarks(folder, [one for one, _ in found])
+        named = dict(zip(condition_labels([one for one, _ in found]), found, strict=True))
+        keys = {name: _key(named[name][0]) for name in whole}
+        again = {name: judged_again[key] for name, key in keys.items() if key in judged_again}
+        if again:
+            whole.relabelled = relabelled(whole, again, truths[found[0][0]["data_hash"]])
         recipe = abouts[_key(found[0][0])]["recipe_name"]
         audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
     return audits
+
+
+def _confusions(
+    folder: Path, cells: Sequence[Any], abouts: Mapping[tuple[str, ...], Mapping[str, Any]]
+) -> dict[tuple[str, ...], Tensor]:
+    """A table of true and predicted classes for every condition."""
+    tables = {}
+    for key, own in abouts.items():
+        count = len(own["data"]["class_names"])
+        tables[key] = torch.zeros(count, count, dtype=torch.int64)
+    for *where, label, predicted, count in sorted(cells, key=lambda cell: -max(cell[5:7])):
+        table = tables[tuple(where)]
+        if max(label, predicted) >= len(table):
+            raise ClasswiseError(
+                f"{folder} has predictions of class number {max(label, predicted)}, but names only "
+                f"{len(table)} classes; its run.json belongs to other data"
+            )
+        table[label, predicted] = count
+    return tables
 
 
 def _side_by_side(found: Sequence[tuple[dict[str, Any], ConditionReport]]) -> ClassReport:

@@ -196,7 +196,11 @@ def shown_apart(report: ClassReport) -> tuple[ClassReport, CorruptionReport | No
         return report, None
     inside = {one.condition for one in taken}
     rest = [one for one in report.values() if one.condition not in inside]
-    return (ClassReport(rest, report.about) if rest else report), many
+    if not rest:
+        return report, many
+    plain = ClassReport(rest, report.about)
+    plain.relabelled = report.relabelled
+    return plain, many
 
 
 def _corrupted(report: ClassReport) -> list[ConditionReport]:

@@ -193,6 +193,7 @@ class ClassReport(Mapping[str, ConditionReport]):
     ) -> None:
         self._conditions = {report.condition: report for report in conditions}
         self.about = dict(about or {})  # eps, norm, seed, verdict: printed beside the numbers
+        self.relabelled: ClassReport | None = None  # the same answers by more than one true label
 
     def __getitem__(self, condition: str) -> ConditionReport:
         if condition not in self._conditions:

@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
+from classwise.report.classes import judged_again
 from classwise.report.corruptions import HEADS, apart
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
@@ -78,9 +79,22 @@ def _render(runs: Sequence[ReportRun], audits: Sequence[AuditedWeights]) -> str:
         runs=[_run_facts(run) for run in runs],
         seeds=seed_rows(runs),
         corrupted=corrupted,
+        again=_again(audits),
         corruption_heads=HEADS,
     )
     return page
+
+
+def _again(audits: Sequence[AuditedWeights]) -> dict[str, Any]:
+    """What more than one true label makes of the same answers; no rows where there are none."""
+    again = judged_again(audits)
+    rows = summary_rows(again)
+    return {
+        "rows": rows,
+        "groups": shown(rows),
+        "classes": _class_rows(rows) if rows else [],
+        "notes": list(dict.fromkeys(audit.report.about["note"] for audit in again)),
+    }
 
 
 def _check_same_classes(audits: Sequence[AuditedWeights]) -> None:

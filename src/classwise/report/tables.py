@@ -13,6 +13,7 @@ from classwise.report.classes import (
     csv_groups,
     csv_table,
     json_text,
+    judged_again,
     latex_classes,
     markdown_classes,
 )
@@ -103,7 +104,9 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     below = [*captions(audits), worst_class_warning(rows), *remarks(audits)]
     lines += ["", *(f"{markdown_text(line)}  " for line in below if line), ""]
-    return "\n".join([*lines, markdown_classes(audits), markdown_corruptions(corrupted)])
+    again = [f"## {_again(one)}\n\n{markdown_table([one])}" for one in judged_again(audits)]
+    parts = [markdown_classes(audits), markdown_corruptions(corrupted), *again]
+    return "\n".join([*lines, *parts])
 
 
 def latex_table(audits: Sequence[AuditedWeights]) -> str:
@@ -138,4 +141,11 @@ def latex_table(audits: Sequence[AuditedWeights]) -> str:
                 cells.append(latex_text(number) + (words if names else ""))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_corruptions(corrupted)
+    again = [f"% {_again(one)}\n{latex_table([one])}" for one in judged_again(audits)]
+    whole = "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_corruptions(corrupted)
+    return whole + "".join(again)
+
+
+def _again(audit: AuditedWeights) -> str:
+    words = str(audit.report.about["note"])
+    return one_line(f"{audit.recipe}, {audit.weights}: {words}")
