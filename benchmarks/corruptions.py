@@ -139,16 +139,13 @@ def constants(args: argparse.Namespace) -> None:
         other, count = differences(args.scripts / f"{script}.py", size)
         limit(not other, f"{script}: {'; '.join(other)}")
         said = "; ".join(other) or "none"
-        print(
-            f"- `{script}.py`, {count} values of 19 corruptions × 5 severities; other ones: {said}"
-        )
+        print(f"- `{script}`, {count} values of 19 corruptions × 5 severities; other ones: {said}")
 
 
 def speed(args: argparse.Namespace) -> None:
     """Processor time of both on the same images, in turns, one thread each."""
     import cv2
 
-    torch.set_num_threads(1)
     cv2.setNumThreads(1)
     print("\n## Speed\n")
     print(
@@ -232,6 +229,7 @@ def main(given: Sequence[str] | None = None) -> None:
     say.add_argument("--page", type=Path, help="keep what is printed as a page, too")
     args = say.parse_args(given)
     kept = _Both()
+    torch.set_num_threads(1)  # as many as the package has
     # the package divides by nothing where no drop falls, and the compiler has advice
     warnings.simplefilter("ignore")
     try:

@@ -25,6 +25,7 @@ from torch import Tensor
 from classwise.corruptions import digital
 from classwise.corruptions.chance import Chance
 from classwise.corruptions.corrupting import made_by
+from classwise.corruptions.severities import LARGE
 
 DETERMINISTIC = (
     *("defocus_blur", "zoom_blur", "gaussian_blur", "brightness", "contrast", "saturate"),
@@ -139,9 +140,9 @@ def _made(image: Any, name: str, severity: int, chance: Any) -> Any:
 
 def _elastic(planes: Tensor, severity: int, chance: Any) -> Tensor:
     """At the package's constants, which are not ImageNet-C's: it moves no corners, for one."""
-    side = planes.shape[-2]
     far = [250 * part for part in (0.05, 0.065, 0.085, 0.1, 0.12)][severity - 1]
-    made = digital.elastic_transform(planes, (far * 0.005 * side, 0.01 * side, 0.0), chance)
+    level = (far * 0.005 * LARGE, 0.01 * LARGE, 0.0)  # lengths grow with the image there, too
+    made = digital.elastic_transform(planes, level, chance)
     return (made.clamp(0, 1) * 255 + 1e-3).floor()
 
 

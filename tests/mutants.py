@@ -51,6 +51,18 @@ INTERVALS = tuple(
     )
 )
 
+GLASS = (
+    "corruptions/test_corruptions_step_by_step.py"
+    "::test_glass_copies_pixels_from_the_last_to_the_first",
+)
+CHANCE = ("corruptions/test_corrupting.py::test_draws_are_of_one_corruption_and_severity",)
+PUBLISHED = ("attacks/test_corruption_conditions.py::TestPublishedSets",)
+MEAN_ERRORS = ("judging/test_corrupted.py::TestMeanErrors",)
+POOLED = ("judging/test_corrupted.py::test_five_verdicts_on_an_image_are_no_five_images",)
+TRUTH = ("judging/test_truth.py",)
+REAL = ("judging/test_imagenet.py::test_labels_are_found_by_the_number_in_the_file_name",)
+FACTORS = ("judging/test_imagenet.py::test_error_ratios_are_over_all_annotated_images",)
+
 _QUESTION = "auditing/question.py"
 _APGD = "attacks/search/apgd.py"
 _FAB = "attacks/search/fab.py"
@@ -243,5 +255,23 @@ MUTANTS = (
            "DAFA favours the easy classes"),
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
+    # --- corruptions, and several true labels
+    Mutant("corruptions/blurs.py", "chained = (source > place) & visited.flatten()[source]",
+           "chained = source < 0", GLASS, "glass blur forgets what was copied before"),
+    Mutant("corruptions/chance.py", "f\"{self.purpose} {part}\").uniform", "part).uniform", CHANCE,
+           "all severities share their draws"),
+    Mutant("corruptions/files.py", "slice((self.severity - 1) * count, self.severity * count)",
+           "slice(0, count)", PUBLISHED, "every severity of a published set is the first"),
+    Mutant("judging/corrupted.py", "self.corruptions[n].error / ALEXNET[n] for n",
+           "self.corruptions[n].error for n", MEAN_ERRORS, "mCE is divided by nothing"),
+    Mutant("judging/corrupted.py", "many = len(self.seen)\n", "many = 1\n", POOLED,
+           "five severities of an image pass for five images"),
+    Mutant("judging/truth.py", "known = first[found.sample] >= 0",
+           "known = found.sample >= 0", TRUTH, "images without a true label count as wrong"),
+    Mutant("judging/imagenet.py", "[entries[n - 1] for n in numbers]",
+           "[entries[n % len(entries)] for n in numbers]", REAL,
+           "every image is judged by its neighbour's labels"),
+    Mutant("judging/rates.py", "(1 - rate) / (1 - base)", "(1 - rate) / rate", FACTORS,
+           "error ratios are odds"),
 )
 # fmt: on

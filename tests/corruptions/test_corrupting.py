@@ -65,6 +65,14 @@ def test_chance_follows_seed_number_and_severity(name):
     assert torch.equal(one, other) == torch.equal(one, again) == (name in STILL)
 
 
+def test_draws_are_of_one_corruption_and_severity():
+    grey = torch.full((1, 1, 60, 60), 128 / 255)
+    light, heavy = (corrupt(grey, "impulse_noise", severity) != grey for severity in (1, 5))
+    share = float(heavy[light].double().mean())
+    assert light.sum() > 20
+    assert share < 0.5  # the light noise is no part of the heavy one
+
+
 @every
 def test_severities_grow(name):
     images = pictures(8, height=32)

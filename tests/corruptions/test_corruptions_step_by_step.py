@@ -171,11 +171,13 @@ def test_brightness_and_saturation_are_those_of_the_colour_space():
         assert np.abs(array(made).reshape(-1, 3) - wanted).max() < 1e-5
 
 
-@pytest.mark.parametrize("share", [0.95, 0.75, 0.6, 0.5, 0.25])
-def test_large_pixels_are_pillows(share):
-    image = RNG.integers(0, 256, (40, 33, 3)).astype(np.uint8)
-    small = Image.fromarray(image).resize((int(33 * share), int(40 * share)), Image.Resampling.BOX)
-    wanted = np.asarray(small.resize((33, 40), Image.Resampling.BOX))
+@pytest.mark.parametrize("size", [(40, 33), (120, 120), (32, 32)])
+@pytest.mark.parametrize("share", [0.95, 0.75, 0.6, 0.5, 0.4, 0.25])
+def test_large_pixels_are_pillows(share, size):
+    image = RNG.integers(0, 256, (*size, 3)).astype(np.uint8)
+    few = (int(size[1] * share), int(size[0] * share))
+    small = Image.fromarray(image).resize(few, Image.Resampling.BOX)
+    wanted = np.asarray(small.resize(size[::-1], Image.Resampling.BOX))
     found = array(digital.pixelate(batch(image / 255), share, NONE)) * 255
     assert np.array_equal(found.round(), wanted)
 
