@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real mutants soak bench bench-train equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real mutants soak bench bench-train corruptions equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -51,14 +51,18 @@ soak: .venv/installed ## Kill, damage and crowd it on purpose, write docs/reliab
 	PYTHONPATH=benchmarks:tests $(BIN)/python -m soak $(if $(LONG),--times 10) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(AT),--at $(AT))
 
-bench: .venv/installed ## Measure attacks beside other libraries, audits, growth, the ledger, stores and training (over an hour; fetches CIFAR-10)
+bench: .venv/installed ## Measure attacks and corruptions beside other libraries, audits, growth, the ledger, stores and training (over an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
-	@missed=0; for part in attacks audits growth ledger store "training --all"; do set -- $$part; file=$$1; shift; \
+	@missed=0; for part in attacks audits growth ledger store "corruptions --parts images,speed" "training --all"; do set -- $$part; file=$$1; shift; \
 	  $(BIN)/python benchmarks/$$file.py "$$@" || missed=1; done; exit $$missed
 
 bench-train: .venv/installed ## Measure training beside released code, write docs/benchmarks-training.md (about ten minutes; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
 	$(BIN)/python benchmarks/training.py --page docs/benchmarks-training.md
+
+# SCRIPTS=FOLDER is ImageNet-C/create_c of github.com/hendrycks/robustness, whose constants are read, too.
+corruptions: .venv/installed ## Compare the 19 corruptions with another package, write docs/corruptions-compared.md
+	$(BIN)/python benchmarks/corruptions.py $(if $(SCRIPTS),--scripts $(SCRIPTS)) --page docs/corruptions-compared.md
 
 equality: .venv/installed ## Compare every method with its released code, write docs/equality.md
 	PYTHONPATH=tests $(BIN)/python -m equality.table

@@ -249,6 +249,12 @@ CONDITIONS = [
     Row("conditions:Grain", **_SHIFT),
     Row("conditions:Blur>pgd-3"),
     Row("conditions:Grain(size=0.05)>suite(apgd-ce(steps=2),square(queries=4))"),
+    Row("corruption:gaussian_blur-3", "corruption:NAME-S", **_SHIFT),
+    Row("corruption:impulse_noise-5", **_SHIFT),
+    Row("corruption:shot_noise-4", **_SHIFT),
+    Row("corruption:jpeg_compression-5", **_SHIFT),
+    Row("corruption:contrast-2>pgd-3"),
+    Row("corruption:spatter-1>suite(apgd-ce(steps=2),square(queries=4))"),
     Row("a transform as an object", make=lambda _: Blur(0.25), **_SHIFT),
     Row(
         "an attack object of ours",

@@ -4,18 +4,8 @@
 Where a rule is rewritten, its mutants are rewritten with it: text that is not found is a failure.
 """
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    """One wrong line of code."""
-
-    file: str  # in src/classwise
-    before: str  # stands there exactly once
-    after: str
-    tests: tuple[str, ...]  # files or node ids under tests/
-    why: str  # what a user would suffer
-
+from mutant import Mutant
+from mutants_around import AROUND
 
 STORE = ("data/test_store.py",)
 CACHE = ("data/test_cache.py",)
@@ -47,12 +37,6 @@ AWP = (
     "methods/test_methods_awp.py::test_weights_are_back_bit_for_bit_before_the_update",
 )
 DAFA = ("methods/test_methods_dafa.py::TestWeights",)
-RANKS = ("statistics/test_redrawn.py",)
-UNEVEN = ("judging/test_asymmetry.py::test_every_pair_has_its_test_and_its_interval",)
-FEATURES = ("attacks/test_features.py",)
-LAYOUTS = ("record/test_published_layouts.py",)
-OTHERS = ("doors/test_weights_of_others.py::test_safetensors_and_a_set_of_weights_by_its_key",)
-WHO_MAY = ("models/test_zoo.py::test_who_may_name_what",)
 PAIRED = ("statistics/test_paired.py::TestMcNemar",)
 INTERVALS = tuple(
     f"statistics/test_intervals.py::{test}"
@@ -63,9 +47,6 @@ INTERVALS = tuple(
     )
 )
 
-ANSWERS = ("statistics/test_noisy_answers.py",)
-SMOOTHED = ("attacks/test_smoothing.py",)
-BRACKETS = ("judging/test_brackets.py",)
 
 _QUESTION = "auditing/question.py"
 _APGD = "attacks/search/apgd.py"
@@ -80,8 +61,6 @@ _FAST = "methods/wong2020_fast.py"
 _FREE = "methods/shafahi2019_free.py"
 _ATTA = "methods/zheng2020_atta.py"
 _DAFA = "methods/lee2024_dafa.py"
-_ANSWERS = "statistics/smoothing.py"
-_SMOOTHING = "attacks/smoothing.py"
 
 # fmt: off
 MUTANTS = (
@@ -285,61 +264,6 @@ MUTANTS = (
            "DAFA favours the easy classes"),
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
-    # --- certificates and attacks of a smoothed model
-    Mutant(_ANSWERS, "estimation.sum(axis=1), alpha)", "estimation.sum(axis=1), 2 * alpha)",
-           ANSWERS, "certificates are wrong twice as often as they say"),
-    Mutant(_ANSWERS, "share > 0.5", "share > 0.3", ANSWERS,
-           "it names a class where it must abstain"),
-    Mutant(_ANSWERS, "2 * stats.binom.sf", "stats.binom.sf", ANSWERS,
-           "falls are confirmed too easily"),
-    Mutant(_ANSWERS, "(low - down) / (1 - down)", "low", BRACKETS,
-           "the lower bound of a class forgets false certificates"),
-    Mutant(_ANSWERS, "high / (1 - up)", "high", BRACKETS,
-           "the upper bound of a class forgets false falls"),
-    Mutant(_SMOOTHING, "Draws(seed, \"smoothing estimation\")",
-           "Draws(seed, \"smoothing selection\")", SMOOTHED,
-           "a class is chosen on the answers that bound its share"),
-    Mutant(_SMOOTHING, "Draws(seed, \"smoothing confirmation\")",
-           "Draws(seed, \"smoothing attack\")", SMOOTHED,
-           "a fall is confirmed by noise that the attack has seen"),
-    Mutant(_SMOOTHING, "(radius > 0) & (radius >= threat.at(batch.index).numpy())", "(radius > 0)",
-           SMOOTHED, "every certificate counts, however short"),
-    Mutant(_SMOOTHING, "predicted = np.where(sure, classes, labels)", "predicted = classes",
-           SMOOTHED, "an image of which nothing is certain falls"),
-    Mutant("attacks/noise.py", "alpha=sigma", "alpha=1", SMOOTHED, "noise of another size"),
-    Mutant("attacks/noise.py", "pair % count", "pair * 0", SMOOTHED, "every draw is the same"),
-    Mutant("record/rows.py", "(found.certified_radius >= reached)", "(found.certified_radius > 0)",
-           SMOOTHED, "another radius is answered as if it were 0"),
-    Mutant("data/augment.py", "return moved + self.sigma * noise",
-           "return (moved + self.sigma * noise).clamp(0, 1)", ("methods/test_methods_noise.py",),
-           "a model is trained on other noise than it is smoothed with"),
-    Mutant("auditing/flags.py", "(reach >= inside) & ", "", BRACKETS,
-           "an attack outside the certified radius raises a flag"),
-    Mutant("statistics/redrawn.py", "high = np.maximum(ends[1], 2 * value - ends[0])",
-           "high = ends[1]", RANKS, "runs of the same order look as if they differed"),
-    Mutant("statistics/redrawn.py", "[labels, right.T.astype(np.int64)]",
-           "[labels, np.random.permutation(right.T).astype(np.int64)]", RANKS,
-           "images are drawn without the verdicts they have"),
-    Mutant("judging/asymmetry.py", "p = holm(every)[seen]", "p = every[seen]", UNEVEN,
-           "of many pairs of classes some look uneven by chance"),
-    Mutant("attacks/features.py", "(index + 1 + Draws", "(index + Draws", FEATURES,
-           "a feature image may begin as what it is to become"),
-    Mutant("attacks/features.py", "nearer = away.detach() < least",
-           "nearer = away.detach() < float('inf')", FEATURES,
-           "a feature image is the last one, however far it went astray"),
-    # --- weights of other people
-    Mutant("models/resnet.py", "else self.shortcut(x))",
-           "else self.shortcut(self.relu(self.norm1(x))))", LAYOUTS,
-           "PreActResNet-18 of Wong et al. is another function"),
-    Mutant("models/wideresnet.py", "pad(active, (0, 1, 0, 1))", "pad(active, (1, 0, 1, 0))",
-           LAYOUTS, "DeepMind's networks see images moved by a pixel"),
-    Mutant("models/fitting.py", "and torch.equal(tensors[name], other)", "", LAYOUTS,
-           "a second network in a file is dropped unseen"),
-    Mutant("record/opening.py", "if said is not None and fitted.normalisation is not None:",
-           "if False:", LAYOUTS, "a normalisation is said and not used"),
-    Mutant("record/state_dict.py", "if len(sets) > 1:", "if False:", OTHERS,
-           "the first set of weights is taken for the one that is meant"),
-    Mutant("models/zoo.py", "(name in _OPTIONS_IN_FILES and ", "(", WHO_MAY,
-           "a file makes a library read or fetch what it names"),
+    *AROUND,
 )
 # fmt: on

@@ -23,7 +23,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
-from mutants import MUTANTS, Mutant
+from mutant import Mutant
+from mutants import MUTANTS
 from places import ROOT, TESTS
 
 PATIENCE = 1800  # seconds for one run of pytest; what takes longer is a failure, not a kill

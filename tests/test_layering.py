@@ -37,10 +37,13 @@ WALK = {
         "folder labelled unpickle archives official cifar idx mat svhn stl10 tiny_imagenet "
         "imagenet sprites download longtail arrays array_files given hub sources"
     ),
+    "corruptions": (
+        "severities chance filters noises blurs weather spatter digital files corrupting"
+    ),
     "models": (
         "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
         "attention zoo __init__ misfits card functions code_files penultimate asking at_once "
-        "outputs blackbox averaged normalised preparation prepared layouts fitting twin "
+        "outputs blackbox averaged preparation prepared layouts fitting twin "
         "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_network "
         "subject"
     ),
@@ -48,8 +51,8 @@ WALK = {
         "projection ball threat losses stops targets pgd inner features carried judged "
         "condition quick.reach quick.patches search.state search.engine search.dlr search.pgd "
         "search.apgd search.fab search.deepfool search.square_moves search.square "
-        "search.suite fixed_steps borrowed other_libraries shift options noise smoothing "
-        "attack_names names"
+        "search.suite fixed_steps borrowed other_libraries shift corruption options noise "
+        "smoothing attack_names names"
     ),
     "record": (
         "rows description shard_files given_table prediction_files shards card shelf ledger "
@@ -68,8 +71,9 @@ WALK = {
     "training": "",
     "laws": "",
     "judging": (
-        "rates groups group_files smoothed showing metrics reports audits compare samples "
-        "contract gate_report gate agreement asymmetry similarity vulnerable universal"
+        "rates groups group_files smoothed showing metrics corrupted truth imagenet reports "
+        "audits compare samples contract gate_report gate agreement asymmetry similarity "
+        "vulnerable universal"
     ),
     "report": "",
     "doors": (
@@ -80,8 +84,8 @@ WALK = {
     "quickstart": "",
     "studies": "",
     "cli": (
-        "app wanted opening printing lists caching training auditing reporting universality "
-        "comparing __init__"
+        "app options wanted opening printing lists caching training auditing reporting "
+        "universality comparing __init__"
     ),
     "__main__": "",
 }

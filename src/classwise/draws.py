@@ -54,21 +54,20 @@ class Draws:
         radius = (-2 * both[:, :size].log()).sqrt()
         return (radius * (2 * math.pi * both[:, size:]).cos()).to(dtype).view(-1, *shape)
 
-    def gaussian(
-        self, index: Tensor, shape: Sequence[int] = (), dtype: torch.dtype = torch.float32
-    ) -> Tensor:
-        """Other normal numbers, for those who need very many: about seven times as quick.
+    def noise(self, index: Tensor, shape: Sequence[int] = ()) -> Tensor:
+        """Standard normal numbers in single precision for whole images: quicker than `normal`.
 
-        Each pair of hashes gives two of them, the cosine's and the sine's, in single precision.
+        Each hash has two halves, and Box and Muller's pair is used whole.
         """
         size = math.prod(shape)
-        half = (size + 1) // 2
-        both = self._hash(index, 2 * half).to(torch.float32)
-        # the half keeps the logarithm finite
-        radius = both[:, :half].add(0.5).mul_(2.0**-_BITS).log_().mul_(-2).sqrt_()
-        angle = both[:, half:].mul(2 * math.pi * 2.0**-_BITS)
-        pairs = torch.cat([radius * angle.cos(), radius * angle.sin()], dim=1)
-        return pairs[:, :size].to(dtype).view(-1, *shape)
+        pairs = (size + 1) // 2
+        counter = torch.arange(1, pairs + 1, device=index.device) * _signed(_GOLDEN)
+        halves = _mix_(self._keys(index)[:, None] + counter).view(torch.int32)
+        both = halves.float().mul_(2.0**-32).add_(0.5).view(-1, pairs, 2)
+        radius = both[..., 0].clamp_min(2.0**-33).log_().mul_(-2).sqrt_()
+        angle = both[..., 1] * (2 * math.pi)
+        found = torch.cat([radius * angle.cos(), radius * angle.sin_()], dim=1)
+        return found[:, :size].reshape(-1, *shape)
 
     def beta(
         self,

@@ -139,9 +139,7 @@ def test_the_mean_answer_is_the_log_of_the_mean_probability():
     for row, number in enumerate(index.tolist()):
         total = 0
         for draw in range(5):
-            z = Draws(3, "t").gaussian(
-                torch.tensor([number + (draw << 32)]), (1, 4, 4), torch.float64
-            )
+            z = Draws(3, "t").noise(torch.tensor([number + (draw << 32)]), (1, 4, 4)).double()
             total = total + model(plain[row : row + 1] + 0.3 * z).softmax(1)[0, labels[row]]
         straight = -torch.log(total / 5)
         assert math.isclose(straight.item(), loss[row].item(), rel_tol=1e-12)
@@ -166,7 +164,7 @@ def test_noise_is_a_function_of_seed_sample_and_draw():
     images = torch.cat(seen).view(3, 5, 4)
     for row, number in enumerate(index.tolist()):
         for draw in range(5):
-            z = Draws(0, "t").gaussian(torch.tensor([number + (draw << 32)]), (4,))
+            z = Draws(0, "t").noise(torch.tensor([number + (draw << 32)]), (4,))
             assert torch.equal(images[row, draw], 2 * z[0])
     assert len(images.view(15, 4).unique(dim=0)) == 15
     assert (images < 0).any()  # noise is not clipped
@@ -176,11 +174,11 @@ def test_every_part_has_draws_of_its_own(monkeypatch):
     """A class is not chosen on the answers that bound its share; a fall is confirmed afresh."""
     purposes = []
 
-    def gaussian(self, index, shape, dtype):
+    def silence(self, index, shape):
         purposes.append((self.purpose, self.seed))
-        return torch.zeros(len(index), *shape, dtype=dtype)
+        return torch.zeros(len(index), *shape)
 
-    monkeypatch.setattr(noise.Draws, "gaussian", gaussian)
+    monkeypatch.setattr(noise.Draws, "noise", silence)
     images, labels = torch.rand(2, 1, 6, 6).double(), torch.tensor([0, 1])
     judged(HalfSpace(), images, labels, "smoothing(n=10)", 0.0, seed=4)
     judged(HalfSpace(), images, labels, "smoothed-pgd-2(n=10,m=2)", 0.1, seed=4)

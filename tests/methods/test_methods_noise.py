@@ -26,7 +26,7 @@ def test_steps_equal_a_straight_transcription(net, sigma):
         step(batch, settings, {}, Moment(7, epoch, 3), frozenset(), False)
         seen = []
         for image, number in zip(batch.images, batch.index, strict=True):
-            z = Draws(7, "noise", epoch).gaussian(number[None], (1, 8, 8), torch.float64)
+            z = Draws(7, "noise", epoch).noise(number[None], (1, 8, 8)).double()
             seen.append(image + sigma * z[0])
         descend(straight, F.cross_entropy(straight(torch.stack(seen)), batch.labels))
     assert_same_models(model, straight)

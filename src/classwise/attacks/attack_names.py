@@ -39,6 +39,8 @@ KNOWN_ATTACKS = {
     "smoothed-pgd-K": "PGD on the smoothed model, confirmed under fresh noise, L2 only; options: "
     "eps, sigma, n, alpha, m, step",
     "suite(A,B,…)": "your own list, each attack on what is still standing; eps=… is for all",
+    "corruption:NAME-S": "one of the 19 common corruptions at severity 1 to 5, such as "
+    "corruption:fog-3, also before an attack: corruption:fog-3>pgd-20; options: files",
     "module:Transform": "an image transform of your own, also before an attack: module:Blur>pgd-20",
 }
 

@@ -16,6 +16,7 @@ import torch
 from classwise.attacks.judged import STANDING, Judged, Tell, tell_nobody
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.threat import Threat
+from classwise.data.view import View
 from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch
@@ -85,6 +86,9 @@ class Shift(Protocol):
     @property
     def traits(self) -> Traits:
         """What a record says of it."""
+
+    def check(self, data: View) -> None:
+        """Refuse data that it is not for, before anything runs."""
 
     def images(self, batch: Batch, seed: int) -> Batch:
         """The images that stand for these; same labels, same numbers."""

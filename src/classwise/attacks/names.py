@@ -1,4 +1,4 @@
-"""Conditions as an audit names them: `clean`, `pgd-20`, `mypackage:Blur(radius=2)>pgd-20`."""
+"""Conditions as an audit names them: `clean`, `pgd-20`, `corruption:fog-3>pgd-20`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 from classwise.attacks.attack_names import KNOWN_ATTACKS, parse_attack
 from classwise.attacks.ball import L2_BALL
 from classwise.attacks.condition import Attack, Condition, Traits
+from classwise.attacks.corruption import (
+    PREFIX,
+    Corruption,
+    PublishedCorruption,
+    parse_corruption,
+)
 from classwise.attacks.options import read_options
 from classwise.attacks.other_libraries import Foreign
 from classwise.attacks.shift import OwnTransform, is_transform, spelled
@@ -19,9 +25,10 @@ from classwise.spelling import parse_call, parse_eps, split_outside_brackets
 
 
 def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = False) -> Condition:
-    """Read one condition: `clean`, an attack, a transform of the user's, or that and an attack.
+    """Read one condition: `clean`, an attack, a corruption or transform, or that and an attack.
 
-    `own` allows `module:Transform`, which is imported: only for what the user wrote just now.
+    `own` allows `module:Transform`, which is imported, and corruptions read from files: only for
+    what the user wrote just now.
 
     >>> parse_condition("pgd-20(eps=4/255)", Threat.of("8/255")).threat.radius == 4 / 255
     True
@@ -31,14 +38,16 @@ def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = Fal
         raise ClasswiseError(f"{text}: write at most one transform and one attack, as A>pgd-20")
     call = first.strip()
     if rest or ":" in call.partition("(")[0]:
-        shift = _own_thing(call, own)
-        if rest and not isinstance(shift, OwnTransform):
-            raise ClasswiseError(f"{text}: only an image transform can come before an attack")
+        made_here = call.startswith(PREFIX)
+        shift = parse_corruption(call, own=own) if made_here else _own_thing(call, own)
+        if isinstance(shift, Foreign):
+            if rest:
+                raise ClasswiseError(f"{text}: only an image transform can come before an attack")
+            return _under(shift, threat, seed)
         if not rest:
-            single = isinstance(shift, OwnTransform)
-            return Condition(shift, None, None, seed) if single else _under(shift, threat, seed)  # type: ignore[arg-type]
+            return Condition(shift, None, None, seed)
         attack, eps = parse_attack(rest[0].strip())
-        return Condition(shift, attack, _threat(threat, attack, eps), seed)  # type: ignore[arg-type]
+        return Condition(shift, attack, _threat(threat, attack, eps), seed)
     if call.partition("(")[0].strip() == "clean":
         read_options(parse_call(call), {})
         return Condition()
@@ -101,6 +110,8 @@ def _given(one: Any, threat: Threat, seed: int) -> Condition:
     known = getattr(one, "condition", None)  # our own attack objects
     if isinstance(known, Condition):
         return known
+    if isinstance(one, Corruption | PublishedCorruption):
+        return Condition(one, None, None, seed)
     if isinstance(one, type):
         raise ClasswiseError(f"{one.__name__} is a class; make an object of it, {one.__name__}(…)")
     return (
@@ -114,7 +125,7 @@ def _own_thing(text: str, own: bool) -> OwnTransform | Foreign:
     """Import what the user named: a transform, or an attack of their own."""
     call = parse_call(text)
     if ":" not in call.name:
-        raise unknown("transform", text, ["module:Transform"])
+        raise unknown("transform", text, ["corruption:NAME-SEVERITY", "module:Transform"])
     if not own:
         raise ClasswiseError(
             f"{call.name} is code of its own; name it with classwise audit --attacks, or give the "

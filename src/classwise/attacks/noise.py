@@ -29,10 +29,8 @@ def noisy_counts(subject: Subject, batch: Batch, sigma: float, count: int, draws
         pair = torch.arange(begin, min(begin + subject.width, pairs), device=subject.device)
         row = pair // count
         images = batch.images[row]
-        noise = draws.gaussian(
-            draw_keys(batch.index[row], pair % count), images.shape[1:], images.dtype
-        )
-        noisy = subject.take(images.add_(noise, alpha=sigma))
+        noise = draws.noise(draw_keys(batch.index[row], pair % count), images.shape[1:])
+        noisy = subject.take(images.add_(noise.to(images.dtype), alpha=sigma))
         called = ask(subject.logits, noisy, subject.width, subject.num_classes).argmax(1)
         answers.index_put_((row, called), torch.ones_like(called), accumulate=True)
     return answers
@@ -58,7 +56,7 @@ class MeanAnswer:
         number = torch.arange(self.count, device=self.index.device).repeat(len(images))
         keys = draw_keys(self.index.repeat_interleave(self.count), number, self.calls)
         self.calls += 1
-        noise = self.draws.gaussian(keys, images.shape[1:], images.dtype)
+        noise = self.draws.noise(keys, images.shape[1:]).to(images.dtype)
         logits = self.model(images.repeat_interleave(self.count, 0) + self.sigma * noise)
         each = logits.log_softmax(1).view(len(images), self.count, -1)
         return each.logsumexp(1) - math.log(self.count)

@@ -14,6 +14,7 @@ from torch import Tensor
 from classwise.attacks.borrowed import borrowed_generators
 from classwise.attacks.condition import Traits
 from classwise.content import content_of
+from classwise.data.view import View
 from classwise.errors import ClasswiseError
 from classwise.spelling import is_plain
 from classwise.types import Batch
@@ -50,6 +51,9 @@ class OwnTransform:
         number = isinstance(severity, int | float) and not isinstance(severity, bool)
         family, _, options = self.name.partition("(")
         return Traits(family, float(severity) if number else 0.0, options.removesuffix(")"))
+
+    def check(self, data: View) -> None:
+        """What it is for, only its writer knows; its images are checked."""
 
     def images(self, batch: Batch, seed: int) -> Batch:
         """Transformed images, checked."""

@@ -26,6 +26,9 @@ class Plan:
     def __post_init__(self) -> None:
         if not len(self.data):
             raise ClasswiseError("no images given; an audit needs at least one")
+        for one in self.conditions:
+            if one.shift is not None:
+                one.shift.check(self.data)
         needy = [one.name for one in self.conditions if one.needs_gradient]
         if needy and self.subject.black_box:
             raise ClasswiseError(

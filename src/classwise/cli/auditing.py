@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from classwise.cli import options
 from classwise.cli.app import (
     Device,
     Group,
@@ -54,6 +55,9 @@ def audit(
         str | None,
         typer.Option(help="Names, such as clean,pgd-20(eps=4/255). (default: clean,pgd-20)"),
     ] = None,
+    corruptions: options.Corruptions = None,
+    severity: options.Severity = None,
+    corrupted: options.Corrupted = None,
     eps: Annotated[
         str | None,
         typer.Option(help="Radius of attacks that state none. (default: the run's, or 8/255)"),
@@ -88,12 +92,8 @@ def audit(
     repeat: Annotated[
         int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
     ] = 1,
-    groups: Annotated[
-        Path | None,
-        typer.Option(
-            help="CSV of the images' attributes: sample,camera,… (docs/groups.md). (default: none)"
-        ),
-    ] = None,
+    groups: options.Groups = None,
+    real: options.Real = None,
     ledger: Annotated[
         Path | None,
         typer.Option("--from", help="Recompute from stored predictions; no model. (default: none)"),
@@ -137,7 +137,10 @@ def audit(
 
     What is certified, and what an attack leaves, of the model smoothed with Gaussian noise:
     classwise audit runs/mine --norm L2 --eps 0.25 --attacks "clean,smoothing,smoothed-pgd-20"
+
+    Or: classwise audit runs/mine --corruptions c18 --severity 1-5
     """
+    from classwise.attacks.corruption import with_corruptions
     from classwise.doors.targets import audit_target
     from classwise.doors.wish import Wish
     from classwise.judging.audits import read_ledger
@@ -162,7 +165,7 @@ def audit(
         target,
         network=network,
         data=data,
-        attacks=attacks,
+        attacks=with_corruptions(attacks, corruptions, severity, corrupted),
         eps=eps,
         norm=norm,
         weights=weights,
@@ -180,6 +183,7 @@ def audit(
         output=output,
         trust=trust,
         groups=groups,
+        real=real,
         batch_size=batch_size,
         seed=seed,
         folder=folder,

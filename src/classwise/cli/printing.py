@@ -78,6 +78,7 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
     from classwise.judging.showing import own_groupings
     from classwise.report.brackets import bracket_tables
     from classwise.report.classes import class_table, titles
+    from classwise.report.corruptions import apart, rich_corruptions
     from classwise.report.partial import partial_table
     from classwise.report.summary import remarks
     from classwise.report.tables import rich_table
@@ -94,15 +95,19 @@ def print_audits(audits: Sequence[AuditedWeights], *, everything: bool, command:
             again = "the same command with --classes all"
             out.print(partial_table(audit.partial, title, everything=everything, command=again))
     whole = [(a, title) for a, title in named if a.partial is None or a.partial.whole]
+    plain, corrupted = apart([audit for audit, _ in whole])
     if whole:
-        out.print(rich_table([audit for audit, _ in whole]))
-    for audit, title in whole:
+        out.print(rich_table(plain))
+    for audit, (_, title) in zip(plain, whole, strict=True):
         for grouping in (CLASS, *own_groupings(audit.report)):
             out.print(
                 class_table(audit, title, everything=everything, command=command, grouping=grouping)
             )
         for table in bracket_tables(audit, title, everything=everything, command=command):
             out.print(table)
+    for one in corrupted:
+        out.print(rich_corruptions(one))
+    print_relabelled([audit for audit, _ in whole], everything=everything, command=command)
     answered = [audit.partial.words for audit in audits if audit.partial is not None]
     answered += [words for audit in audits for words in _asked(audit) if _audited(audit)]
     for line in remarks(audits):
@@ -132,6 +137,22 @@ def print_predictions(
         audits, everything=everything, command=command_for_all(folder, weights="", split="")
     )
     lead_on(folder, page)
+
+
+def print_relabelled(audits: Sequence[AuditedWeights], *, everything: bool, command: str) -> None:
+    """Print what more than one true label makes of the same answers, where there are any."""
+    from classwise.report.classes import class_table, judged_again, titles
+    from classwise.report.tables import rich_table
+
+    again = judged_again(audits)
+    if not again:
+        return
+    out.print("")
+    for words in dict.fromkeys(audit.report.about["note"] for audit in again):
+        _say(f"{words[0].upper()}{words[1:]}:")
+    out.print(rich_table(again))
+    for audit, title in zip(again, titles(again), strict=True):
+        out.print(class_table(audit, title, everything=everything, command=command))
 
 
 def question_code(audits: Sequence[AuditedWeights]) -> int:
@@ -171,13 +192,12 @@ def lead_on(where: Path | None, page: Path | None) -> None:
 
 
 def write_page(runs: list[Path], to: Path) -> list[ReportRun]:
-    """Write the audits of runs, and say so of a second file."""
+    """Write the audits of runs, and say so of further files."""
     from classwise.doors import folders
-    from classwise.report.tables import csv_groups
 
     loaded = folders.report(runs, to)
-    if to.suffix == ".csv" and csv_groups([entry for run in loaded for entry in run.audits]):
-        out.print(f"Wrote {folders.groups_file(to)}", soft_wrap=True)
+    for beside in folders.files_beside(to, [entry for run in loaded for entry in run.audits]):
+        out.print(f"Wrote {beside}", soft_wrap=True)
     return loaded
 
 

@@ -60,19 +60,23 @@ def map_npy(folder: Path) -> dict[str, Any]:
     _check_names(files, folder)
     arrays = {}
     for said, name in _meant(files).items():
-        file = files[said]
-        size = _plain_size(file, "give a .npy array")
-        try:
-            with file.open("rb") as stream:
-                check_header(stream, size, str(file))
-            # "c": changes stay in memory; torch warns about arrays it may not write to.
-            arrays[name] = np.load(file, mmap_mode="c", allow_pickle=False)
-        except ClasswiseError:
-            raise
-        except Exception as reason:  # as above
-            words = cut(f"{type(reason).__name__}: {reason}")
-            raise ClasswiseError(f"{file} is not a readable .npy array ({words})") from None
+        arrays[name] = map_array(files[said])
     return arrays
+
+
+def map_array(file: Path) -> Any:
+    """Map one `.npy` file; nothing is read yet."""
+    size = _plain_size(file, "give a .npy array")
+    try:
+        with file.open("rb") as stream:
+            check_header(stream, size, str(file))
+        # "c": changes stay in memory; torch warns about arrays it may not write to.
+        return np.load(file, mmap_mode="c", allow_pickle=False)
+    except ClasswiseError:
+        raise
+    except Exception as reason:  # as above
+        words = cut(f"{type(reason).__name__}: {reason}")
+        raise ClasswiseError(f"{file} is not a readable .npy array ({words})") from None
 
 
 def listed(name: str, array: Any, where: object) -> list[Any]:

@@ -114,8 +114,8 @@ class Noisy:
     def __call__(self, images: Images, index: Tensor, seed: int, epoch: int) -> Images:
         """Transform a whole batch; the noise is another one in every epoch."""
         moved = self.inside(images, index, seed, epoch)
-        noise = Draws(seed, "noise", epoch).gaussian(index, moved.shape[1:], moved.dtype)
-        return moved + self.sigma * noise
+        noise = Draws(seed, "noise", epoch).noise(index, moved.shape[1:])
+        return moved + self.sigma * noise.to(moved)
 
 
 def fit_augment(

@@ -17,6 +17,7 @@ from classwise.data.view import View
 from classwise.doors.findings import findings
 from classwise.judging.groups import of_samples
 from classwise.judging.metrics import ClassReport
+from classwise.judging.truth import ManyLabels
 from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
@@ -39,6 +40,7 @@ def audit(
     superclass_of: Sequence[int] | None = None,
     superclass_names: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[Any]] | None = None,
+    true_labels: Sequence[Sequence[int]] | None = None,
     batch_size: int = 256,
     seed: int = 0,
     repeat: int = 1,
@@ -62,7 +64,9 @@ def audit(
     stands for images and labels. `attacks` are names, attack objects of ours, torchattacks, foolbox
     or ART, or image transforms of your own; `eps` is one radius, or one per image. A model that
     draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so many
-    passes instead. `groups` are attributes of the images (docs/groups.md).
+    passes instead. `groups` are attributes of the images (docs/groups.md). `true_labels` are
+    lists of labels, one list per image, of which any is right: then `report.relabelled` judges the
+    same answers by them.
 
     `normalise`, `resize`, `crop` and `channels` are what the model expects and does not do itself,
     `output` is where its logits are (docs/models.md); `report.about["asked"]` says what was done.
@@ -80,6 +84,7 @@ def audit(
     names = (class_names, superclass_of, superclass_names)
     data = View.given(pixels, labels, subject.num_classes, *names)
     groupings = of_samples(groups, len(pixels))
+    truth = ManyLabels.given(true_labels, len(pixels), subject.num_classes)
     if subject.black_box and attacks is DEFAULT_ATTACKS:
         attacks = BLACK_BOX_ATTACKS
     plan = Plan(subject, data, parse_conditions(attacks, Threat.of(eps, norm, data.index), seed))
@@ -88,7 +93,7 @@ def audit(
     looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
-    return findings(plan, found, record, groupings, looks=looks)
+    return findings(plan, found, record, groupings, truth, looks=looks)
 
 
 def record_in(folder: Path, subject: Subject, data: View, called: str) -> Record:

@@ -12,6 +12,7 @@ from classwise.judging.group_files import keep_groupings, kept_groupings
 from classwise.judging.groups import Grouping
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
+from classwise.judging.truth import ManyLabels, kept_truths, relabelled
 from classwise.locks import short_lock
 from classwise.record.record import Record
 from classwise.record.rows import Predictions
@@ -22,6 +23,7 @@ def findings(
     found: Sequence[Predictions],
     record: Record | None,
     groupings: Mapping[str, Grouping],
+    truth: ManyLabels | None = None,
     *,
     looks: Sequence[Flag] = (),
     partly: PartialAudit | None = None,
@@ -38,6 +40,7 @@ def findings(
             with short_lock(record.folder, "writing groups"):
                 keep_groupings(record.folder, record.stamp.data_hash, groupings)
         groupings = kept_groupings(record.folder).get(record.stamp.data_hash, {})
+        truth = _kept_truth(record, truth)
     unfinished = "" if partly is None or partly.whole else partly.words
     report = class_report(found, plan.data, groupings, unfinished)
     seen = [*looks, *steady_flags(plan.subject, plan.data)]
@@ -53,7 +56,20 @@ def findings(
     met = {flag.name for flag in probed or ()}  # of a flag that both raised, the probe knows more
     flags = [*(probed or ()), *(flag for flag in seen if flag.name not in met)]
     report.about |= remarks(plan, flags) | ({"note": note} if note else {})
+    if truth is not None:
+        counts = {one.condition: truth.judged(one, len(names)) for one in found}
+        report.relabelled = relabelled(report, counts, truth)
     return report
+
+
+def _kept_truth(record: Record, truth: ManyLabels | None) -> ManyLabels | None:
+    """Keep labels that were given; without any, those of before are taken."""
+    data = record.stamp.data_hash
+    if truth is None:
+        return kept_truths(record.folder).get(data)
+    with short_lock(record.folder, "writing labels"):
+        truth.keep(record.folder, data)
+    return truth
 
 
 def remarks(plan: Plan, flags: Sequence[Flag]) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from classwise.doors.universality import agree
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.judging.audits import AuditedWeights
 from classwise.judging.compare import Difference
 from classwise.judging.gate import GateReport
 from classwise.judging.gate import gate as hold_against
@@ -15,6 +17,7 @@ from classwise.judging.groups import CLASS
 from classwise.judging.samples import diff_samples, read_samples
 from classwise.judging.universal import Agreement
 from classwise.report import agreement, tables
+from classwise.report.corruptions import csv_corruptions
 from classwise.report.html import write_report
 from classwise.report.runs import ReportRun, load_runs
 
@@ -64,7 +67,7 @@ def report(
 ) -> list[ReportRun]:
     """Write the audits of runs in the format that the file's ending asks for.
 
-    A table of groups stands in a file of its own, beside the classes: one file, one table.
+    Groups and corruptions stand in files of their own beside the classes: one file, one table.
     """
     to, many = Path(out), [runs] if isinstance(runs, str | Path) else runs
     if to.suffix not in (*_TABLES, ".html", ".htm"):
@@ -75,9 +78,8 @@ def report(
         return loaded
     audits = [entry for run in loaded for entry in run.audits]
     write_atomically(to, _TABLES[to.suffix](audits).encode())
-    groups = tables.csv_groups(audits) if to.suffix == ".csv" else ""
-    if groups:
-        write_atomically(groups_file(to), groups.encode())
+    for kind, table in files_beside(to, audits).items():
+        write_atomically(kind, table.encode())
     return loaded
 
 
@@ -112,6 +114,18 @@ def _agreement(runs: Sequence[str | Path]) -> tuple[list[Agreement], str]:
         return [], f"Not compared: {reason}."
 
 
-def groups_file(to: Path) -> Path:
-    """Where the groups stand that go with a table of classes."""
-    return to.with_suffix(".groups.csv")
+def files_beside(to: Path, audits: Sequence[AuditedWeights]) -> dict[Path, str]:
+    """Tables of groups, corruptions and other labels that go with a CSV, where there are any."""
+    if to.suffix != ".csv":
+        return {}
+    again = [
+        replace(audit, report=audit.report.relabelled)
+        for audit in audits
+        if audit.report.relabelled is not None
+    ]
+    found = {
+        to.with_suffix(".groups.csv"): tables.csv_groups(audits),
+        to.with_suffix(".corruptions.csv"): csv_corruptions(audits),
+        to.with_suffix(".real.csv"): tables.csv_table(again) if again else "",
+    }
+    return {path: table for path, table in found.items() if table}

@@ -30,9 +30,12 @@ from classwise.doors.findings import findings
 from classwise.doors.pointed_at import check_target, models_of, no_target, normalisation_left
 from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, cut
+from classwise.files import given_path
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.group_files import read_table
-from classwise.judging.groups import of_attributes
+from classwise.judging.groups import Grouping, of_attributes
+from classwise.judging.imagenet import groups_named, real_labels
+from classwise.judging.truth import ManyLabels
 from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
@@ -56,8 +59,9 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     source = open_data(place.data)
     images, split, words = _images(source, wish.split, place.trained_on)
     groupings, many = of_attributes(images.attributes)
-    groupings |= {} if wish.groups is None else read_table(wish.groups, len(images))
+    groupings |= {} if wish.groups is None else _groupings(wish.groups, images)
     words += f" ({', '.join(many)}: too many groups to report)" if many else ""
+    truth = None if wish.real is None else _truth(wish.real, images)
     data = View.of(images, source.name)
     if wish.limit:
         # Numbers of the whole split, so that a small audit is a beginning of the large one.
@@ -100,7 +104,9 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
                 partly = audit_partly(plan, record, bar, limits)
                 found = partly.found
         probed = _probed(subject, data, place.threat) if wish.health else None
-        report = findings(plan, found, record, groupings, partly=partly, probed=probed, looks=looks)
+        report = findings(
+            plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
+        )
         report.about["images"] = words
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
@@ -213,6 +219,18 @@ def _refuse_idle_radius(conditions: tuple[Condition, ...], threat: Threat, wish:
             f"--eps {cut(wish.eps, 40)} is not used: {named} attacks nothing, or states its own "
             "radius; leave it out"
         )
+
+
+def _groupings(groups: Path, images: Dataset) -> dict[str, Grouping]:
+    """A table of the user's own, or the groups that a word stands for."""
+    known = groups_named(str(groups))
+    return read_table(groups, len(images)) if known is None else known(images.labels)
+
+
+def _truth(real: str, images: Dataset) -> ManyLabels:
+    if real == "imagenet":
+        return real_labels(images.labels)
+    return ManyLabels.read(given_path(real), len(images), images.num_classes)
 
 
 def _probed(subject: Subject, data: View, threat: Threat) -> list[Flag]:

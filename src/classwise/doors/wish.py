@@ -36,6 +36,7 @@ class Wish:
     output: str | None = None  # where the logits are, or what kind of numbers they are
     trust: bool = False  # run the code that a file holds
     groups: Path | None = None  # a table of attributes of the split's images
+    real: str | None = None  # labels of which any is right: a JSON file, or `imagenet`
     folder: Path | None = None  # where to keep the audits of what is no run
     device: str = "auto"
     quiet: bool = False

@@ -17,6 +17,7 @@ from classwise.files import given_path
 from classwise.judging.group_files import count_groups, kept_groupings
 from classwise.judging.metrics import ClassReport, ConditionReport
 from classwise.judging.smoothed import Drawn
+from classwise.judging.truth import count_truths, kept_truths, relabelled
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
 from classwise.record.remarks import read_note, read_remarks
 from classwise.record.shards import open_table, read_abouts
@@ -86,6 +87,9 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             " FROM rows GROUP BY ALL"
         ).fetchall()
         tallies = count_groups(base, kept_groupings(folder))
+        truths = kept_truths(folder)
+        sizes = {key[3]: len(own["data"]["class_names"]) for key, own in abouts.items()}
+        judged_again = count_truths(base, truths, sizes)
     counted = _counted(folder, cells, {k: len(o["data"]["class_names"]) for k, o in abouts.items()})
     groups: dict[tuple[str, str], list[tuple[dict[str, Any], ConditionReport]]] = {}
     for one in facts:
@@ -101,6 +105,9 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             eps=one["radius"],
             groups=tallies.get(_key(one), {}),
             kind=one["kind"] or "",
+            family=one["family"] or "",
+            strength=one["strength"] or 0.0,
+            options=one["options"] or "",
             split_sizes=_tuple(data.get("sizes")),
             norm=one["norm"],
             verdict=one["verdict"],
@@ -113,6 +120,11 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     for (weights, split), found in sorted(groups.items()):
         whole = _side_by_side(found)
         whole.about |= read_remarks(folder, [one for one, _ in found])
+        named = dict(zip(condition_labels([one for one, _ in found]), found, strict=True))
+        keys = {name: _key(named[name][0]) for name in whole}
+        again = {name: judged_again[key] for name, key in keys.items() if key in judged_again}
+        if again:
+            whole.relabelled = relabelled(whole, again, truths[found[0][0]["data_hash"]])
         recipe = abouts[_key(found[0][0])]["recipe_name"]
         audits.append(AuditedWeights(folder.name, recipe, weights, split, whole))
     return audits

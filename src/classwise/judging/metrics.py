@@ -44,6 +44,9 @@ class ConditionReport(RatedGroups):
     kind: str = ""  # clean, attack, shift, shifted attack or certificate
     split_sizes: tuple[int, ...] | None = None  # of the classes in the whole that images are from
     drawn: Drawn = field(default_factory=Drawn)  # what verdicts on a smoothed model rest on
+    family: str = ""  # of the attack or shift, such as corruption:fog
+    strength: float = 0.0  # its steps or severity
+    options: str = ""
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -192,6 +195,7 @@ class ClassReport(Mapping[str, ConditionReport]):
     ) -> None:
         self._conditions = {report.condition: report for report in conditions}
         self.about = dict(about or {})  # eps, norm, seed, verdict: printed beside the numbers
+        self.relabelled: ClassReport | None = None  # the same answers by more than one true label
 
     def __getitem__(self, condition: str) -> ConditionReport:
         if condition not in self._conditions:

@@ -19,6 +19,7 @@ from classwise.errors import ClasswiseError
 from classwise.statistics.intervals import Rates, exact, simultaneous, wilson, worst_interval
 from classwise.statistics.worst_class import ExpectedWorst, equal_classes_p_value, expected_worst
 
+ANNOTATED = "all annotated"  # the group of all images that somebody has looked at
 Whole: TypeAlias = npt.NDArray[np.int64]
 Intervals: TypeAlias = dict[str, tuple[float, float] | None]
 
@@ -215,3 +216,18 @@ class GroupReport(RatedGroups):
     def confidence(self) -> float:
         """Of all intervals."""
         return self.level
+
+    @property
+    def error_ratios(self) -> dict[str, float | None] | None:
+        """Error of each group over that of all images that were looked at; None without those.
+
+        ImageNet-X calls this the error ratio of a factor: above 1, images with it are harder.
+        """
+        if ANNOTATED not in self.tally.names:
+            return None
+        rates = self.by_group
+        base = rates[ANNOTATED]
+        return {
+            name: None if rate is None or base is None or base == 1 else (1 - rate) / (1 - base)
+            for name, rate in rates.items()
+        }

@@ -10,6 +10,7 @@ import numpy as np
 
 from classwise.errors import ClasswiseError
 from classwise.judging.groups import CLASS
+from classwise.judging.rates import ANNOTATED
 from classwise.spelling import few_names, one_line, spell_eps
 
 if TYPE_CHECKING:
@@ -40,7 +41,19 @@ def group_notes(report: ClassReport, grouping: str) -> list[str]:
     several = "Images may be in several groups." if tallies[0].overlapping else ""
     outside = max(tally.outside for tally in tallies)
     alone = f"{outside} image{'s are' if outside > 1 else ' is'} in no group." if outside else ""
-    return [words for words in (several, alone) if words]
+    ratios = [_ratio_words(one, grouping) for one in report.values() if not one.unfinished]
+    return [words for words in (several, alone, *ratios) if words]
+
+
+def _ratio_words(report: ConditionReport, grouping: str) -> str:
+    """Error ratios, the highest first; nothing of a grouping that has none."""
+    ratios = report.by(grouping).error_ratios or {}
+    known = {name: one for name, one in ratios.items() if one is not None and name != ANNOTATED}
+    if not known:
+        return ""
+    order = sorted(known, key=lambda name: -known[name])
+    said = ", ".join(f"{one_line(name)} {known[name]:.2f}" for name in order)
+    return f"Error ratios under {report.condition}: {said}."
 
 
 def worst_first(report: ClassReport, grouping: str = CLASS) -> list[int]:
@@ -68,6 +81,7 @@ def class_records(report: ConditionReport, grouping: str = CLASS) -> list[dict[s
     rates, spans = found.by_group.values(), found.intervals.values()
     head = "class" if grouping == CLASS else "group"
     known = not report.unfinished
+    ratios = found.error_ratios if known else None
     return [
         {
             head: name,
@@ -76,6 +90,7 @@ def class_records(report: ConditionReport, grouping: str = CLASS) -> list[dict[s
             "accuracy": rate if known else None,
             "low": span[0] if span and known else None,
             "high": span[1] if span and known else None,
+            **({} if ratios is None else {"error_ratio": ratios[name]}),
         }
         for name, size, right, rate, span in zip(
             found.tally.names, sizes, hits, rates, spans, strict=True
@@ -115,8 +130,10 @@ def as_dict(report: ClassReport) -> dict[str, Any]:
             about["groups"] = {name: class_records(one, name) for name in one.groups}
         conditions.append(about)
     about = {key: _plain(value) for key, value in report.about.items()}
+    again = {} if report.relabelled is None else {"relabelled": as_dict(report.relabelled)}
     both = [one.as_dict() for one in report.brackets]
-    return {"about": about, "conditions": conditions, **({"brackets": both} if both else {})}
+    brackets = {"brackets": both} if both else {}
+    return {"about": about, "conditions": conditions, **brackets, **again}
 
 
 def as_frame(report: ClassReport, grouping: str = CLASS) -> Any:

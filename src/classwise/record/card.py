@@ -71,6 +71,7 @@ def audit_facts(folder: Path) -> list[dict[str, Any]]:
             "SELECT weights, split, model_hash, data_hash, attack_key, min(condition) AS condition,"
             " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict,"
             " min(kind) AS kind, max(coalesce(sigma, 0)) AS sigma, max(coalesce(alpha, 0)) AS alpha"
+            ", min(family) AS family, min(strength) AS strength, min(options) AS options"
             " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL"
         )
         columns = [column[0] for column in found.description or ()]

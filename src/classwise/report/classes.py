@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from classwise.judging.audits import AuditedWeights
+from classwise.judging.corrupted import corruption_report, shown_apart
 from classwise.judging.groups import CLASS
 from classwise.judging.showing import (
     class_records,
@@ -63,6 +65,15 @@ def class_table(
     for cells in _rows(audit, order, grouping):
         table.add_row(*map(Text, cells))
     return Group("", table, Text(" ".join(words)))
+
+
+def judged_again(audits: Sequence[AuditedWeights]) -> list[AuditedWeights]:
+    """Audits by more than one true label, of those that have them; without corruptions."""
+    return [
+        replace(audit, report=shown_apart(audit.report.relabelled)[0])
+        for audit in audits
+        if audit.report.relabelled is not None
+    ]
 
 
 def titles(audits: Sequence[AuditedWeights]) -> list[str]:
@@ -129,7 +140,7 @@ def csv_table(audits: Sequence[AuditedWeights]) -> str:
 def csv_groups(audits: Sequence[AuditedWeights]) -> str:
     """The same for groupings of the user's own; empty where there are none."""
     at = COLUMNS.index("class")
-    heads = (*COLUMNS[:at], "grouping", "group", *COLUMNS[at + 1 :])
+    heads = (*COLUMNS[:at], "grouping", "group", *COLUMNS[at + 1 :], "error_ratio")
     rows = [
         {**row, "grouping": grouping}
         for audit in audits
@@ -157,8 +168,10 @@ def json_text(audits: Sequence[AuditedWeights]) -> str:
             "split": audit.split,
             "remarks": audit.report.remarks,
             **audit.report.to_dict(),
+            **({} if many is None else {"corruptions": many.to_dict()}),
         }
         for audit in audits
+        for many in [corruption_report(audit.report)]
     ]
     return json.dumps({"audits": said}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -16,6 +16,9 @@ from classwise.judging.audits import AuditedWeights
 from classwise.judging.universal import Agreement
 from classwise.report.agreement import page_agreement
 from classwise.report.brackets import HEADS, page_brackets
+from classwise.report.classes import judged_again
+from classwise.report.corruptions import HEADS as CORRUPTION_HEADS
+from classwise.report.corruptions import apart as set_apart
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
 from classwise.report.seeds import seed_rows
@@ -58,6 +61,7 @@ def _render(
     agreement: Sequence[Agreement],
     apart: str,
 ) -> str:
+    audits, corrupted = set_apart(audits)
     rows = summary_rows(audits)
     report = next(iter(audits[0].report.values()))
     environment = Environment(
@@ -91,8 +95,23 @@ def _render(
         remarks=remarks(audits),
         runs=[_run_facts(run) for run in runs],
         seeds=seed_rows(runs),
+        corrupted=corrupted,
+        again=_again(audits),
+        corruption_heads=CORRUPTION_HEADS,
     )
     return page
+
+
+def _again(audits: Sequence[AuditedWeights]) -> dict[str, Any]:
+    """What more than one true label makes of the same answers; no rows where there are none."""
+    again = judged_again(audits)
+    rows = summary_rows(again)
+    return {
+        "rows": rows,
+        "groups": shown(rows),
+        "classes": _class_rows(rows) if rows else [],
+        "notes": list(dict.fromkeys(audit.report.about["note"] for audit in again)),
+    }
 
 
 def _check_same_classes(audits: Sequence[AuditedWeights]) -> None:

@@ -14,9 +14,11 @@ from classwise.report.classes import (
     csv_groups,
     csv_table,
     json_text,
+    judged_again,
     latex_classes,
     markdown_classes,
 )
+from classwise.report.corruptions import apart, latex_corruptions, markdown_corruptions
 from classwise.report.escaping import latex_text, markdown_text
 from classwise.report.summary import (
     MEASURES,
@@ -87,7 +89,8 @@ def rich_table(audits: Sequence[AuditedWeights]) -> Table:
 
 
 def markdown_table(audits: Sequence[AuditedWeights]) -> str:
-    """The table in Markdown, with its captions below, then every class."""
+    """The table in Markdown, with its captions below, then every class and corruption."""
+    audits, corrupted = apart(audits)
     rows = summary_rows(audits)
     groups = shown(rows)
     heads = [f"{MEASURES[measure]}, {side}" for measure, sides in groups.items() for side in sides]
@@ -102,13 +105,14 @@ def markdown_table(audits: Sequence[AuditedWeights]) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     below = [*captions(audits), worst_class_warning(rows), *remarks(audits)]
     lines += ["", *(f"{markdown_text(line)}  " for line in below if line), ""]
-    return (
-        "\n".join([*lines, markdown_classes(audits), markdown_brackets(audits)]).rstrip("\n") + "\n"
-    )
+    again = [f"## {_again(one)}\n\n{markdown_table([one])}" for one in judged_again(audits)]
+    parts = [markdown_classes(audits), markdown_brackets(audits), markdown_corruptions(corrupted)]
+    return "\n".join([*lines, *parts, *again]).rstrip("\n") + "\n"
 
 
 def latex_table(audits: Sequence[AuditedWeights]) -> str:
-    """The table for a paper, then every class (needs the packages booktabs and longtable)."""
+    """The table for a paper, then every class and corruption (needs booktabs and longtable)."""
+    audits, corrupted = apart(audits)
     rows = summary_rows(audits)
     groups = shown(rows)
     heads, rules, at = [""], [], 2
@@ -138,4 +142,12 @@ def latex_table(audits: Sequence[AuditedWeights]) -> str:
                 cells.append(latex_text(number) + (words if names else ""))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    return "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_brackets(audits)
+    again = [f"% {_again(one)}\n{latex_table([one])}" for one in judged_again(audits)]
+    whole = "\n".join(lines) + "\n\n" + latex_classes(audits) + latex_brackets(audits)
+    whole += latex_corruptions(corrupted)
+    return whole + "".join(again)
+
+
+def _again(audit: AuditedWeights) -> str:
+    words = str(audit.report.about["note"])
+    return one_line(f"{audit.recipe}, {audit.weights}: {words}")

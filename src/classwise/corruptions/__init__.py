@@ -1,0 +1,1 @@
+"""Common corruptions: what weather, lenses, sensors and files do to an image."""
