@@ -1,4 +1,4 @@
-"""Mutants of what stands around the rules: proofs, agreement, other people's weights, corruptions."""
+"""Mutants of what stands around the rules: proofs, agreement, others' weights, corruptions."""
 
 from mutant import Mutant
 
@@ -54,7 +54,8 @@ AROUND = (
            SMOOTHED, "another radius is answered as if it were 0"),
     Mutant("data/augment.py", "return moved + self.sigma * noise.to(moved)",
            "return (moved + self.sigma * noise.to(moved)).clamp(0, 1)",
-           ("methods/test_methods_noise.py",), "a model is trained on other noise than it is smoothed with"),
+           ("methods/test_methods_noise.py",),
+           "a model is trained on other noise than it is smoothed with"),
     Mutant("auditing/flags.py", "(reach >= inside) & ", "", BRACKETS,
            "an attack outside the certified radius raises a flag"),
     Mutant("statistics/redrawn.py", "high = np.maximum(ends[1], 2 * value - ends[0])",

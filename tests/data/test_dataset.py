@@ -7,7 +7,8 @@ import pytest
 import torch
 from refusals import refused
 
-from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
+from classwise.data.dataset import Dataset, DataSource
+from classwise.data.from_arrays import dataset_from_arrays
 from classwise.data.sources import choose_split, open_data
 
 

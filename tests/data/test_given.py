@@ -13,7 +13,7 @@ from refusals import refused
 from torch.utils.data import DataLoader, TensorDataset
 
 import classwise
-from classwise.data.dataset import dataset_from_arrays
+from classwise.data.from_arrays import dataset_from_arrays
 from classwise.data.given import given_source
 from classwise.data.sources import open_data
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from classwise.data.arrays import OPTIONAL, PARTS, listed, map_npy, read_npz
-from classwise.data.dataset import DataSource, check_flag, dataset_from_arrays
+from classwise.data.dataset import DataSource, check_flag
+from classwise.data.from_arrays import dataset_from_arrays
 from classwise.data.labels import check_numbering
 from classwise.data.splits import held_out
 from classwise.errors import ClasswiseError

@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
+from classwise.data.dataset import Dataset, DataSource
+from classwise.data.from_arrays import dataset_from_arrays
 from classwise.data.labels import check_numbering
 from classwise.data.loaders import images_and_labels
 from classwise.data.splits import held_out

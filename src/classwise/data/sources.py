@@ -13,8 +13,9 @@ import torch
 
 from classwise.data.array_files import npy, npz
 from classwise.data.cifar import cifar10, cifar100
-from classwise.data.dataset import Dataset, DataSource, dataset_from_arrays
+from classwise.data.dataset import Dataset, DataSource
 from classwise.data.folder import folder
+from classwise.data.from_arrays import dataset_from_arrays
 from classwise.data.given import GIVEN, given_source
 from classwise.data.hub import hf, torchvision
 from classwise.data.idx import DIGITS, fashion_mnist, idx, mnist

@@ -58,32 +58,25 @@ def audit(
 
     The model may be a torch module or a function, or the path of an ONNX file; it is used in eval
     mode on its own device and left as it was. A function without gradients is a black box: only
-    `clean`, `square` and `smoothing` can be run, and the report says so. Images are uint8 or floats
-    in [0, 1], shaped (n, channels, height, width), or with `channels_last` (n, height, width,
-    channels), in a tensor, an array or a list; a DataLoader or data set of torch, unshuffled,
-    stands for images and labels. `attacks` are names, attack objects of ours, torchattacks, foolbox
-    or ART, or image transforms of your own; `eps` is one radius, or one per image. A model that
-    draws random numbers is flagged in `report.about["flags"]`; `repeat` audits the mean of so many
-    passes instead. `groups` are attributes of the images (docs/groups.md). `true_labels` are
-    lists of labels, one list per image, of which any is right: then `report.relabelled` judges the
-    same answers by them.
+    `clean`, `square` and `smoothing` can be run. Images are uint8 or floats in [0, 1], shaped (n,
+    channels, height, width), with `channels_last` (n, height, width, channels); a DataLoader or
+    data set of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects
+    of ours, torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or
+    one per image; `repeat` audits the mean of so many passes of a model that draws random numbers.
+    `groups` are attributes of the images (docs/groups.md), `true_labels` lists of labels of which
+    any is right (`report.relabelled`). `normalise`, `resize`, `crop` and `channels` are what the
+    model expects and does not do itself, `output` is where its logits are (docs/models.md).
 
-    `normalise`, `resize`, `crop` and `channels` are what the model expects and does not do itself,
-    `output` is where its logits are (docs/models.md); `report.about["asked"]` says what was done.
-
-    With `out` the verdicts are kept in that folder: what it holds is not attacked again, and
-    `classwise report`, `diff` and `gate` read it. `name` is what they call the model; a function
-    must have one, and another one whenever it answers differently.
+    With `out` the verdicts are kept in that folder: what it holds is not attacked again. `name` is
+    what reports call the model; a function must have one, another whenever it answers differently.
     """
     pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
-    own = configured_for(model, pixels)
-    wants = Preparation.of(normalise, resize, crop, channels, own)
+    wants = Preparation.of(normalise, resize, crop, channels, configured_for(model, pixels))
     asked: dict[str, Any] = {"width": batch_size, "passes": repeat, "name": name, "output": output}
     subject = Subject.of(model, pixels, known, wants=wants, **asked)
     names = (class_names, superclass_of, superclass_names)
     data = View.given(pixels, labels, subject.num_classes, *names)
-    groupings = of_samples(groups, len(pixels))
     truth = ManyLabels.given(true_labels, len(pixels), subject.num_classes)
     if subject.black_box and attacks is DEFAULT_ATTACKS:
         attacks = BLACK_BOX_ATTACKS
@@ -93,7 +86,7 @@ def audit(
     looks = first_look(subject, data)
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
-    return findings(plan, found, record, groupings, truth, looks=looks)
+    return findings(plan, found, record, of_samples(groups, len(pixels)), truth, looks=looks)
 
 
 def record_in(folder: Path, subject: Subject, data: View, called: str) -> Record:

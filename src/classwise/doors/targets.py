@@ -19,7 +19,7 @@ from classwise.auditing.plan import Plan
 from classwise.auditing.progress import Bar, warn
 from classwise.auditing.question import parse_question
 from classwise.auditing.run import run_audit
-from classwise.auditing.sequential import Limits, audit_partly
+from classwise.auditing.sequential import Limits, PartialAudit, audit_partly
 from classwise.content import content_of
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import choose_split, fetches, open_data
@@ -40,6 +40,7 @@ from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
+from classwise.record.rows import Predictions
 from classwise.record.state_dict import file_and_key
 from classwise.record.tensors import read_tensors, written_here
 from classwise.training.config import choose_device
@@ -96,13 +97,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         if left is not None and audits:
             left = max(left - (time.monotonic() - began) / 60, 1e-9)
         with Bar(wish.quiet, f"{recipe} {name}") as bar:
-            if asked is None and left is None:
-                partly, found = None, run_audit(plan, record, bar)
-            else:
-                few = min(wish.batch_size, max(16, min(64, len(data) // 40)))
-                limits = Limits(asked, left, batch_size=few, seed=wish.seed)
-                partly = audit_partly(plan, record, bar, limits)
-                found = partly.found
+            partly, found = _judged(plan, record, bar, Limits(asked, left, seed=wish.seed))
         probed = _probed(subject, data, place.threat) if wish.health else None
         report = findings(
             plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
@@ -111,6 +106,17 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits
+
+
+def _judged(
+    plan: Plan, record: Record | None, bar: Bar, limits: Limits
+) -> tuple[PartialAudit | None, list[Predictions]]:
+    """All images; only as many as fit or are needed, where there is a limit."""
+    if limits.question is None and limits.minutes is None:
+        return None, run_audit(plan, record, bar)
+    few = min(plan.subject.width, max(16, min(64, len(plan.data) // 40)))
+    partly = audit_partly(plan, record, bar, replace(limits, batch_size=few))
+    return partly, partly.found
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,7 @@ class ConditionReport(RatedGroups):
         if not self.kind:
             object.__setattr__(self, "kind", traits_named(self.condition)[0])
         if not int(self.counts.sizes.sum()):
-            raise ClasswiseError(
-                f"{self.condition}: no samples at all, so there is nothing to report"
-            )
+            raise ClasswiseError(f"{self.condition}: no samples at all, nothing to report")
 
     @property
     def tally(self) -> Tally:

@@ -113,8 +113,7 @@ class Trainer:
         self.slots, data = recipe.slots, source.train
         self.num_classes = data.num_classes
         train_rows, valid_rows = rows_to_use(data, config)
-        size = config.batch_size
-        training = data.subset(train_rows)
+        size, training = config.batch_size, data.subset(train_rows)
         self.train_data = Batches.of(training, size, device, train_rows, wide=True)
         self.train_labels, self.sizes = training.labels, training.sizes
         ball = parse_norm(config.norm)
