@@ -62,8 +62,15 @@ class TestVerdict:
         runs = [audited_run(tmp_path / n, per_class=8, seed=k) for k, n in enumerate("ab")]
         found = agreed(*runs)
         assert found.verdict.same is None
-        assert "Undecided" in found.verdict.words
+        assert "the smallest class has 8 images" in found.verdict.words
+        assert "8 images" in found.ranks.notes[0]
         assert found.ranks.pairs[0].high - found.ranks.pairs[0].low > 0.1
+
+    def test_orders_that_may_or_may_not_be_the_same_are_undecided(self, tmp_path):
+        runs = [audited_run(tmp_path / n, per_class=30, seed=k) for k, n in enumerate("ab")]
+        found = agreed(*runs, same_from=0.99)
+        assert found.verdict.same is None
+        assert "More images" in found.verdict.words
 
     def test_the_threshold_is_the_callers(self, tmp_path):
         runs = [audited_run(tmp_path / n, per_class=40, seed=k) for k, n in enumerate("ab")]
