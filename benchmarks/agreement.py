@@ -58,7 +58,7 @@ def main() -> None:
     print("| classes | images of each | orders | quantiles | mirrored | both |")
     print("| ---: | ---: | --- | ---: | ---: | ---: |")
     for classes in (5, 10, 30):
-        for n in (30, 100, 1000):
+        for n in (5, 30, 100, 1000):
             for kind in DISTANCE:
                 share = 100 * held(kind, classes, n, asked.trials, asked.draws) / asked.trials
                 cells = " | ".join(f"{one:.0f} %" for one in share)

@@ -62,8 +62,15 @@ class TestVerdict:
         runs = [audited_run(tmp_path / n, per_class=8, seed=k) for k, n in enumerate("ab")]
         found = agreed(*runs)
         assert found.verdict.same is None
-        assert "Undecided" in found.verdict.words
+        assert "the smallest class has 8 images" in found.verdict.words
+        assert "8 images" in found.ranks.notes[0]
         assert found.ranks.pairs[0].high - found.ranks.pairs[0].low > 0.1
+
+    def test_orders_that_may_or_may_not_be_the_same_are_undecided(self, tmp_path):
+        runs = [audited_run(tmp_path / n, per_class=30, seed=k) for k, n in enumerate("ab")]
+        found = agreed(*runs, same_from=0.99)
+        assert found.verdict.same is None
+        assert "More images" in found.verdict.words
 
     def test_the_threshold_is_the_callers(self, tmp_path):
         runs = [audited_run(tmp_path / n, per_class=40, seed=k) for k, n in enumerate("ab")]
@@ -80,17 +87,21 @@ class TestVerdict:
 
 class TestPairing:
     def test_a_run_beside_itself_agrees_for_sure(self, tmp_path):
-        runs = [audited_run(tmp_path / name, per_class=10) for name in "ab"]
+        runs = [audited_run(tmp_path / name, per_class=100) for name in "ab"]
         (pair,) = agreed(*runs).ranks.pairs
-        assert pair[2:] == (1, 1, 1)
+        assert pair.value == pair.high == 1
+        assert pair.low > 0.97
 
     def test_other_data_are_drawn_apart(self, tmp_path):
-        a = audited_run(tmp_path / "a", per_class=10)
-        b = audited_run(tmp_path / "b", per_class=10, data="d2")
-        found = agreed(a, b).ranks
+        a = audited_run(tmp_path / "a", per_class=30)
+        b = audited_run(tmp_path / "b", per_class=30, data="d2")
+        found, paired = (
+            agreed(a, one).ranks for one in (b, audited_run(tmp_path / "c", per_class=30))
+        )
         assert not found.paired
         assert any("different data" in note for note in found.notes)
-        assert found.pairs[0].low < 1  # the same verdicts, but not the same draws
+        # the same verdicts, but not the same draws
+        assert found.pairs[0].low < paired.pairs[0].low
 
     def test_images_that_one_run_lacks_are_left_out_and_said(self, tmp_path):
         a = audited_run(tmp_path / "a", per_class=100)

@@ -24,6 +24,7 @@ MEASURES = {
     "kendall": "Kendall's τ_b",
     "overlap": "overlap of the worst classes",
 }
+FEWEST_IMAGES = 30  # of a class; with fewer, intervals hold the truth less often than they say
 _WORK = 800_000_000  # pairs of classes that all draws together look at
 _FEWEST = 200  # draws, however many classes there are
 _BLOCK = 20_000_000  # pairs of classes at a time
@@ -89,6 +90,11 @@ class RankAgreement:
         return random_agreement(len(self.class_names))
 
     @property
+    def fewest(self) -> int:
+        """Images of the smallest class of any run."""
+        return int(self.sizes.min())
+
+    @property
     def notes(self) -> list[str]:
         """What was left out, in words."""
         words = []
@@ -98,6 +104,11 @@ class RankAgreement:
             words.append(
                 f"{self.left_out} verdicts are on images that not all runs were asked about, and "
                 "left out"
+            )
+        if self.fewest < FEWEST_IMAGES:
+            words.append(
+                f"the smallest class has {self.fewest} images: below {FEWEST_IMAGES} the intervals "
+                "are too short"
             )
         if not self.paired:
             words.append("the runs were audited on different data: images are drawn for each")

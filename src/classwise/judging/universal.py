@@ -16,6 +16,7 @@ import numpy as np
 
 from classwise.errors import ClasswiseError
 from classwise.judging.agreement import (
+    FEWEST_IMAGES,
     Pair,
     RankAgreement,
     agree_samples,
@@ -73,12 +74,18 @@ class Agreement:
         """By the lowest pair: the same order, another one, or undecided.
 
         The same if every pair's interval lies above `same_from`; another if the interval of some
-        pair, wide enough for all pairs at once, lies below it.
+        pair, wide enough for all pairs at once, lies below it. Very few images decide nothing.
         """
         pairs = self.ranks.pairs
         lowest, sure = pairs[0], self.ranks.sure
         if any(np.isnan(pair.value) for pair in pairs):
             return Verdict(None, "Undecided: a run has all classes equal, which is no order.")
+        if self.ranks.fewest < FEWEST_IMAGES:
+            return Verdict(
+                None,
+                f"Undecided: {self._named(lowest)}, but the smallest class has "
+                f"{self.ranks.fewest} images; {FEWEST_IMAGES} of each are the least.",
+            )
         said = f"{self._named(lowest)}, with chance alone below {self.ranks.by_chance:.2f}"
         if all(pair.low >= self.same_from for pair in pairs):
             return Verdict(

@@ -31,6 +31,9 @@ def redraw(
     what they have in common stays. Images of a class with the same verdicts are one sort, and
     (n_1, n_2, …) ~ Multinomial(n, shares of the sorts), so that the cost hardly grows with n.
     A class without images is nan.
+
+    To every class comes one more image, whose verdict by each model is a coin: (h + coin)/(n + 1).
+    Else a class of which all images, or none, are right would never move, however few they are.
     """
     rows = np.column_stack([labels, right.T.astype(np.int64)])
     sorts, counts = np.unique(rows, axis=0, return_counts=True)
@@ -43,14 +46,15 @@ def redraw(
     sizes = many.sum(1).astype(np.int64)
     shares = np.divide(many, sizes[:, None], out=np.zeros(many.shape), where=sizes[:, None] > 0)
     shares[sizes == 0, 0] = 1  # something to draw from, 0 times
-    random = np.random.default_rng([seed, 0x2D2A3])
+    random, coins = (np.random.default_rng([seed, purpose]) for purpose in (0x2D2A3, 0xC0135))
     block = max(1, _BLOCK // many.size)
-    with np.errstate(invalid="ignore"):
-        for begin in range(0, draws, block):
-            count = min(block, draws - begin)
-            drawn = random.multinomial(sizes, shares, size=(count, num_classes))
-            hits = drawn.swapaxes(0, 1).astype(np.float64) @ verdicts  # classes × draws × models
-            yield (hits / sizes[:, None, None]).transpose(1, 2, 0)
+    for begin in range(0, draws, block):
+        count = min(block, draws - begin)
+        drawn = random.multinomial(sizes, shares, size=(count, num_classes))
+        hits = drawn.swapaxes(0, 1).astype(np.float64) @ verdicts  # classes × draws × models
+        coin = coins.random((count, len(right), num_classes)) < 0.5
+        rates = (hits.transpose(1, 2, 0) + coin) / (sizes + 1)
+        yield np.where(sizes > 0, rates, np.nan)
 
 
 def interval_of(value: Rates, drawn: Rates, level: float, least: float, most: float) -> Span:
