@@ -109,7 +109,11 @@ def _again(audits: Sequence[AuditedWeights]) -> dict[str, Any]:
     return {
         "rows": rows,
         "groups": shown(rows),
-        "classes": _class_rows(rows) if rows else [],
+        "heads": ("Class", "Samples", *(row.label for row in rows)),
+        "classes": [
+            (one["name"], one["samples"], *one["rates"])
+            for one in (_class_rows(rows) if rows else ())
+        ],
         "notes": list(dict.fromkeys(audit.report.about["note"] for audit in again)),
     }
 
