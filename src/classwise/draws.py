@@ -63,7 +63,7 @@ class Draws:
         pairs = (size + 1) // 2
         counter = torch.arange(1, pairs + 1, device=index.device) * _signed(_GOLDEN)
         halves = _mix_(self._keys(index)[:, None] + counter).view(torch.int32)
-        both = halves.float().mul_(2.0**-32).add_(0.5).view(-1, pairs, 2)
+        both = halves.to(torch.float32).mul_(2.0**-32).add_(0.5).view(-1, pairs, 2)
         radius = both[..., 0].clamp_min(2.0**-33).log_().mul_(-2).sqrt_()
         angle = both[..., 1] * (2 * math.pi)
         found = torch.cat([radius * angle.cos(), radius * angle.sin_()], dim=1)

@@ -88,8 +88,9 @@ def run(*words):
 
 
 def audit(model="my_shifts:net", out="kept", attacks=f"clean,{BLUR}", **more):
+    eps = 0.1 if "pgd" in attacks or "suite" in attacks else None
     (found,) = audit_target(
-        model, data="digits", attacks=attacks, eps=0.1, folder=out, quiet=True, **more
+        model, data="digits", attacks=attacks, eps=eps, folder=out, quiet=True, **more
     )
     return found.report
 

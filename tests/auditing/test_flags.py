@@ -80,7 +80,7 @@ def test_flags_are_kept_beside_the_audit_and_shown_with_it(tmp_path, monkeypatch
         "    return Rounded(nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))).eval()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    facts = {"data": "digits", "attacks": "clean", "eps": EPS, "quiet": True, "limit": 20}
+    facts = {"data": "digits", "attacks": "clean,fgsm", "eps": EPS, "quiet": True, "limit": 20}
     folder = tmp_path / "kept"
     (found,) = audit_target("sick_net:make", folder=folder, **facts)
     assert "flags" not in found.report.about

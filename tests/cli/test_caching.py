@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from classwise.cli import app
+from classwise.cli.app import app, out
 from classwise.data.cache import pictures_folder
 from classwise.data.sources import open_data
 from classwise.locks import FolderLock
@@ -13,13 +13,14 @@ from classwise.locks import FolderLock
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setenv("CLASSWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(out, "width", 300)  # no cell is wrapped
     for i in range(4):
         path = tmp_path / "my [red]pets" / "cd"[i % 2] / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8), (i, 0, 0)).save(path)
 
     def made(*words):
-        return CliRunner().invoke(app, ["data", "cache", *words], env={"COLUMNS": "300"})
+        return CliRunner().invoke(app, ["data", "cache", *words])
 
     made.spec = f"folder('{tmp_path / 'my [red]pets'}')"
     return made

@@ -90,8 +90,8 @@ class Many(nn.Module):
 @pytest.mark.parametrize(
     ("wrap", "words"),
     [
-        (lambda z: {"logits": z, "aux": z}, ("a dict with logits, aux", "wrap it", "forward")),
-        (lambda z: (z, z), ("a tuple of 2", "wrap it")),
+        (lambda z: {"main": z, "aux": z}, ("a dict of main", "aux", "--output main", "output=")),
+        (lambda z: (z, z), ("a tuple of 0", "--output 0", "output=")),
         (str, ("gave a str", "(n, K)")),
         (lambda z: z[0], ("gave (2,) for 1 images;", "(1, K)")),
     ],

@@ -176,8 +176,10 @@ class TestImageNet:
         table = "wnid,name,metaclass\nn1,strange,0\nn1,snake,0\nn2,dog,1\n"
         (folder / "imagenet_1k_classes_to_100_metaclasses.csv").write_text(table)
         spec = f'imagenet({tmp_path / "set"}, size=32, names="imagenet-x")'
-        with refused("pip install imagenet-x"):
-            open_data(spec)
+        with monkeypatch.context() as without:
+            without.setattr("importlib.util.find_spec", lambda _: None)
+            with refused("pip install imagenet-x"):
+                open_data(spec)
         monkeypatch.syspath_prepend(tmp_path)
         test = open_data(spec).test
         assert test.class_names == ("fish (n01440764)", "fish (n01443537)", "cat")

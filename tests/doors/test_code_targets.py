@@ -38,7 +38,7 @@ def wrong(num_classes):
 def broken(images):
     raise KeyError("width")
 """
-FACTS = {"data": "digits", "limit": 60, "eps": 0.05, "quiet": True}
+FACTS = {"data": "digits", "limit": 60, "quiet": True}
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ RECIPE = f"clean+noise(sigma={SIGMA})"
 def step(here: World) -> Outcome:
     """Noise on the inputs, which nothing clips, and the mean cross-entropy."""
     model = here.fresh()
-    noise = here.moment.draws("noise").noise(here.index, here.images.shape[1:])
+    noise = here.moment.draws("noise").noise(here.index, here.images.shape[1:]).to(here.images)
     inputs = here.images + SIGMA * noise.double()
     return trained(model, [inputs], total_surprise(model(inputs), here.labels) / len(here.labels))
 

@@ -140,7 +140,7 @@ class _Gone:
 
 def _asked(model: LogitModel, current: Images, loss: AttackLoss) -> tuple[Images, Logits, Tensor]:
     """The images, the model's answers, and the slope of the loss there."""
-    current.requires_grad_()
+    current = current.detach().requires_grad_()  # its own: the iterate before may be the same one
     with torch.enable_grad():
         logits = model(current)
         (slope,) = torch.autograd.grad(loss(logits).sum(), current)

@@ -17,9 +17,9 @@ from classwise.auditing.flags import Flag
 from classwise.auditing.health import probe
 from classwise.auditing.plan import Plan
 from classwise.auditing.progress import Bar, warn
-from classwise.auditing.question import parse_question
+from classwise.auditing.question import Question, parse_question
 from classwise.auditing.run import run_audit
-from classwise.auditing.sequential import Limits, PartialAudit, audit_partly
+from classwise.auditing.sequential import Limits, audit_partly
 from classwise.content import content_of
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import choose_split, fetches, open_data
@@ -40,7 +40,6 @@ from classwise.models.preparation import Preparation, configured_for
 from classwise.models.subject import Subject
 from classwise.record.card import write_card
 from classwise.record.record import Record
-from classwise.record.rows import Predictions
 from classwise.record.state_dict import file_and_key
 from classwise.record.tensors import read_tensors, written_here
 from classwise.training.config import choose_device
@@ -96,8 +95,10 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         left = wish.minutes
         if left is not None and audits:
             left = max(left - (time.monotonic() - began) / 60, 1e-9)
+        limits = _limits(asked, left, wish, len(data))
         with Bar(wish.quiet, f"{recipe} {name}") as bar:
-            partly, found = _judged(plan, record, bar, Limits(asked, left, seed=wish.seed))
+            partly = limits and audit_partly(plan, record, bar, limits)
+            found = run_audit(plan, record, bar) if partly is None else partly.found
         probed = _probed(subject, data, place.threat) if wish.health else None
         report = findings(
             plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
@@ -108,15 +109,14 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     return audits
 
 
-def _judged(
-    plan: Plan, record: Record | None, bar: Bar, limits: Limits
-) -> tuple[PartialAudit | None, list[Predictions]]:
-    """All images; only as many as fit or are needed, where there is a limit."""
-    if limits.question is None and limits.minutes is None:
-        return None, run_audit(plan, record, bar)
-    few = min(plan.subject.width, max(16, min(64, len(plan.data) // 40)))
-    partly = audit_partly(plan, record, bar, replace(limits, batch_size=few))
-    return partly, partly.found
+def _limits(
+    asked: Question | None, minutes: float | None, wish: Wish, count: int
+) -> Limits | None:
+    """When an audit stops early; None where it goes on to the last image."""
+    if asked is None and minutes is None:
+        return None
+    few = min(wish.batch_size, max(16, min(64, count // 40)))
+    return Limits(asked, minutes, batch_size=few, seed=wish.seed)
 
 
 @dataclass(frozen=True)
