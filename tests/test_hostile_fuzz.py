@@ -38,7 +38,8 @@ ALL = """
 for name in hostile_files.READERS:
     here = place / name.replace(" ", "-")
     here.mkdir()
-    count = hostile_files.FILES // (4 if name in ("parquet", "predictions") else 1)  # opening one takes long
+    slow = name in ("parquet", "predictions")  # opening one takes long
+    count = hostile_files.FILES // (4 if slow else 1)
     assert hostile_files.try_reader(name, count, here), f"not even a whole {name} was read"
 """
 
