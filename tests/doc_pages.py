@@ -60,7 +60,7 @@ def smoke(arguments: Sequence[str]) -> list[str]:
     given = list(arguments)
     if given[:1] == ["train"]:
         given += ["--epochs", os.environ.get(EPOCHS, "1"), "--quiet"]
-    if given[:1] == ["audit"] and not {"--from", "--limit"} & set(given):
+    if given[:1] == ["audit"] and not {"--from", "--limit", "--predictions"} & set(given):
         given += ["--limit", FEW_IMAGES]
     return given
 

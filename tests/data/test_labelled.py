@@ -3,14 +3,24 @@
 import numpy as np
 import pytest
 import torch
+from hostile_bombs import png_claiming
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from official_files import picture
 from refusals import refused
+from typer.testing import CliRunner
 
+from classwise.cli import app
+from classwise.cli.app import told_data
 from classwise.data.attributes import Attributes
 from classwise.data.dataset import Dataset, DataSource
-from classwise.data.sources import choose_split, data_to_train_on, open_data, with_option
+from classwise.data.sources import (
+    choose_split,
+    data_to_train_on,
+    open_data,
+    read_spec,
+    with_option,
+)
 from classwise.data.splits import held_out, split_indices
 from classwise.errors import ClasswiseError
 from classwise.training.build import rows_to_use
@@ -121,7 +131,24 @@ def test_groups_enter_who_validates_but_not_the_content():
     assert isinstance(held_out("x", kept), DataSource)
 
 
+def test_the_options_of_the_command_line(tmp_path):
+    said = told_data("csv:a b.csv", True, "track")
+    assert read_spec(said) == ("csv", "a b.csv", {"skip_bad": True, "group": "track"})
+    with refused("group='track' is for folder:PATH, csv:PATH only, not for 'digits'"):
+        told_data("digits", False, "track")
+    done = CliRunner().invoke(app, ["audit", str(tmp_path), "--group", "track"])
+    assert (done.exit_code, "says how to divide --data" in done.output) == (2, True)
+
+
+def test_a_picture_that_would_fill_the_memory(tmp_path):
+    table = put_table(tmp_path, TRACKS, "path,label,track")
+    (tmp_path / TRACKS[0][0]).write_bytes(png_claiming(10_000, 10_000))
+    with refused("10000×10000 pixels; 64000000 are the most"):
+        open_data(f"csv({table}, size=8)")
+
+
 LINES = {
+    "letters": (f"path,label,track\na.png,cat,{'x' * 201}\n", "line 2 has 201 letters in 'track'"),
     "no head": ("image,label\na.png,cat\n", "line 1 must name the columns path and label"),
     "short": ("path,label\na.png\n", "line 2 has 1 cells"),
     "outside": ("path,label\n../a.png,cat\n", "line 2 leaves the table's folder"),

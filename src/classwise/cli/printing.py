@@ -33,14 +33,16 @@ def listed(attacks: str | None) -> tuple[str, ...]:
     return tuple(n.strip() for n in split_outside_brackets(attacks or "", ",") if n.strip())
 
 
-def only_reading(context: typer.Context, *allowed: str, by: str = "--from") -> None:
+def only_reading(
+    context: typer.Context, *allowed: str, reads: str = "--from only reads what an audit has kept"
+) -> None:
     """Refuse options that say how to audit where stored verdicts are only read."""
     for option in context.command.params:
         name = str(option.name)
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE" and name not in allowed:
             raise ClasswiseError(
-                f"{by} only reads what an audit has kept, so {option.opts[-1]} would have no "
+                f"{reads}, so {option.opts[-1]} would have no "
                 "effect; leave it out, or audit with it: verdicts that are kept are not computed "
                 "again"
             )
@@ -131,7 +133,8 @@ def print_predictions(
     """Report on predictions that were made elsewhere, and keep them if a folder is named."""
     from classwise.doors.predictions import audit_predictions
 
-    only_reading(context, "predictions", "folder", "page", "classes", "quiet", by="--predictions")
+    kept = ("predictions", "folder", "page", "classes", "quiet")
+    only_reading(context, *kept, reads="--predictions only reads what was predicted elsewhere")
     audits = audit_predictions(file, folder)
     print_audits(
         audits, everything=everything, command=command_for_all(folder, weights="", split="")

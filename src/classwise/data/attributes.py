@@ -25,7 +25,7 @@ class Attributes:
     ([0, 1, 0, 2], ['a', 'b'])
     """
 
-    words: Mapping[str, NDArray[np.str_]]
+    words: Mapping[str, NDArray[np.object_]]
     whole: str = ""
 
     @classmethod
@@ -33,7 +33,7 @@ class Attributes:
         """Attributes as lists of words; nothing where there are none."""
         if whole and whole not in given:
             raise unknown("column to group by", whole, given)
-        words = {name: np.asarray(list(entries), np.str_) for name, entries in given.items()}
+        words = {name: np.array(list(entries), object) for name, entries in given.items()}
         return cls(words, whole) if words else None
 
     def take(self, index: Tensor) -> Attributes:

@@ -240,8 +240,11 @@ def _installed_table() -> _Table:
 
 
 def _superclasses(synsets: tuple[str, ...], above: Mapping[str, str] | None) -> dict[str, Any]:
-    if above is None or not set(synsets) <= set(above):
+    if above is None:
         return {}
+    strange = sorted(set(synsets) - set(above))
+    if strange:
+        raise ClasswiseError(f"{PACKAGE} does not know {strange[0]}; leave names={PACKAGE} out")
     names = tuple(sorted({above[synset] for synset in synsets}))
     number = {name: k for k, name in enumerate(names)}
     return {

@@ -21,6 +21,7 @@ from classwise.limits import MOST_SAMPLES
 
 PATH, LABEL, SPLIT = "path", "label", "split"
 PARTS = ("train", "test")
+MOST_LETTERS = 200  # of a group's name, as in reports
 
 
 def csv_table(
@@ -92,6 +93,9 @@ class ImageRows:
             self.labels.append(row[LABEL])
             self.splits.append(row.get(SPLIT, ""))
             for head, entries in self.own.items():
+                if len(row[head]) > MOST_LETTERS:
+                    words = f"has {len(row[head])} letters in {head!r}; {MOST_LETTERS} are the most"
+                    raise bad_line(self.table, line, words)
                 entries.append(" ".join(row[head].split()))
         if not self.files:
             raise ClasswiseError(f"{self.table} names no image")
