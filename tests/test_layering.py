@@ -30,7 +30,7 @@ WALK = {
         *("intervals", "worst_class", "paired", "exact_change", "worst_change", "evidence"),
     ],
     "data": [
-        *("places", "memory", "mapped", "store", "notes", "ahead", "labels", "dataset", "batches"),
+        *("places", "memory", "ahead", "mapped", "store", "notes", "labels", "dataset", "batches"),
         *("view", "loaders", "splits"),
         *("augment", "idbh"),
         *(
