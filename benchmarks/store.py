@@ -93,7 +93,9 @@ def make_pictures(root: Path, count: int, size: tuple[int, int]) -> list[Path]:
     for _ in range(min(count, 50)):
         small = random.integers(0, 256, (-(-size[1] // 8), -(-size[0] // 8), 3), np.uint8)
         stream = io.BytesIO()
-        Image.fromarray(small).resize(size, Image.Resampling.BICUBIC).save(stream, "JPEG")
+        Image.fromarray(small).resize(size, Image.Resampling.BICUBIC).save(
+            stream, "JPEG", quality=95
+        )
         contents.append(stream.getvalue())
     files = [root / f"class{i % 10}" / f"{i:06d}.jpg" for i in range(count)]
     for number, file in enumerate(files):

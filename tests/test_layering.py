@@ -32,10 +32,11 @@ WALK = {
         "redrawn two_rates permuted"
     ),
     "data": (
-        "places memory attributes mapped store notes ahead labels dataset from_arrays batches view "
-        "loaders splits augment idbh pictures decoding mending cache decoded listing naming "
-        "folder labelled unpickle archives official cifar idx mat svhn stl10 tiny_imagenet "
-        "imagenet sprites download longtail arrays array_files given hub sources"
+        "places memory attributes mapped store notes ahead labels dataset from_arrays batches "
+        "view loaders splits augment idbh pictures decoding mending cache decoded listing "
+        "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
+        "tiny_imagenet imagenet sprites download longtail arrays array_files given hub "
+        "sources"
     ),
     "corruptions": (
         "severities chance filters noises blurs weather spatter digital files corrupting"
@@ -84,8 +85,8 @@ WALK = {
     "quickstart": "",
     "studies": "",
     "cli": (
-        "app options wanted opening printing lists caching training auditing "
-        "universality comparing __init__"
+        "app options wanted opening printing lists caching training auditing universality "
+        "comparing __init__"
     ),
     "__main__": "",
 }

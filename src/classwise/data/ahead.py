@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 AHEAD = 2  # batches on their way: one ready, one being read
@@ -40,15 +41,18 @@ class Later(Generic[R]):
         return found  # type: ignore[return-value]  # R may itself be None
 
 
-def read_ahead(make: Callable[[T], R], items: Iterable[T], depth: int = AHEAD) -> Iterator[R]:
+def read_ahead(make: Callable[[T], R], items: Sequence[T], depth: int = AHEAD) -> Iterator[R]:
     """`map(make, items)` that makes up to `depth` results before they are asked for.
 
     >>> list(read_ahead(str, range(3)))
     ['0', '1', '2']
     """
+    if len(items) == 1:  # there is nothing to do meanwhile
+        yield make(items[0])
+        return
     waiting: deque[Later[R]] = deque()
     for item in items:
-        waiting.append(Later(lambda item=item: make(item)))  # type: ignore[misc]
+        waiting.append(Later(partial(make, item)))
         if len(waiting) > depth:
             yield waiting.popleft().get()
     while waiting:

@@ -117,12 +117,12 @@ class Dataset:
     def content_hash(self) -> str:
         """Sixteen hex digits that change with any pixel, label or name, `mirrored` and `moved`."""
         more = self._said + self.labels.numpy().tobytes()
-        return noted(self.pixels, "content", more, self._content_hash)
+        return noted(self.pixels, "content hash", more, self._content_hash)
 
     @cached_property
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
-        means, deviations = noted(self.pixels, "channels", b"", self._channel_statistics)
+        means, deviations = noted(self.pixels, "channel statistics", b"", self._channel_statistics)
         return tuple(means), tuple(deviations)
 
     def subset(self, index: Tensor) -> Dataset:
@@ -150,7 +150,7 @@ class Dataset:
         counts = torch.zeros(self.channels, 256, dtype=torch.int64)
         for piece in self.pixels.pieces():
             for channel in range(self.channels):
-                counts[channel] += torch.bincount(piece[:, channel].flatten().int(), minlength=256)
+                counts[channel] += torch.bincount(piece[:, channel].flatten(), minlength=256)
         level = torch.arange(256, dtype=torch.float64) / 255
         means, deviations = [], []
         for count in counts:

@@ -18,7 +18,9 @@ from classwise.data.store import Stored
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.sealed import read_sealed, sealed_text
+from classwise.terminal import Terminal
 
+LONG = 4 * 10**9  # bytes from which the user wants to know what takes so long
 MOST_NOTES = 100  # of one file of images; the oldest go
 T = TypeVar("T")  # something that JSON gives back as it was
 
@@ -40,6 +42,9 @@ def noted(images: Stored, what: str, more: bytes, find: Callable[[], T]) -> T:
     if key in before:
         known: T = before[key]
         return known
+    if images.nbytes > LONG:
+        words = f"{images.nbytes / 1e9:.0f} GB are read once for their {what}, which is noted then"
+        Terminal(stderr=True).print(words, highlight=False)
     found = find()
     kept = dict(list({**_read(path), key: found}.items())[-MOST_NOTES:])
     with contextlib.suppress(ClasswiseError):  # nobody may write there: it is found anew next time

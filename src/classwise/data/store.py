@@ -12,6 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from classwise.data.ahead import read_ahead
 from classwise.data.mapped import Mapped
 from classwise.data.memory import empty_images, fits, pieces
 from classwise.errors import ClasswiseError
@@ -113,8 +114,8 @@ class Stored:
 
     def pieces(self) -> Iterator[Tensor]:
         """All images, so many at a time that memory does not matter."""
-        for begin, end in pieces(self.shape, len(self)):
-            yield self[begin:end]
+        cuts = [slice(*cut) for cut in pieces(self.shape, len(self))]
+        return read_ahead(self.__getitem__, cuts) if self.on_disk else map(self.__getitem__, cuts)
 
     def whole(self) -> Tensor:
         """All images as one tensor: a copy unless they lie so; in a mapped file if too many."""
