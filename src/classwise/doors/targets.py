@@ -109,9 +109,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
     return audits
 
 
-def _limits(
-    asked: Question | None, minutes: float | None, wish: Wish, count: int
-) -> Limits | None:
+def _limits(asked: Question | None, minutes: float | None, wish: Wish, count: int) -> Limits | None:
     """When an audit stops early; None where it goes on to the last image."""
     if asked is None and minutes is None:
         return None
