@@ -33,6 +33,7 @@ from classwise.record.remarks import said_of
 from classwise.spelling import one_line
 
 SAME_FROM = 0.8  # of Spearman's ρ; the paper says "the same trend" and no number
+_OPTIONS = "options of the recipe"
 _NO_CAUSE = ("watch", "watch_every", "keep_every")  # settings that decide no weight
 
 
@@ -103,8 +104,9 @@ class Agreement:
             )
         return Verdict(
             None,
-            f"Undecided: the lowest pair is {said}; its interval reaches below {self.same_from:g} "
-            "and not all of it lies there. More images per class would settle it.",
+            f"Undecided: the lowest pair is {said}. Not every pair is surely above "
+            f"{self.same_from:g}, and none, all pairs considered, surely below. More images per "
+            "class would settle it.",
         )
 
     def _named(self, pair: Pair) -> str:
@@ -165,14 +167,17 @@ def differing(paths: Sequence[Path], runs: Sequence[AuditedSamples]) -> dict[str
     facts = [_facts(path, run) for path, run in zip(paths, runs, strict=True)]
     names = dict.fromkeys(name for one in facts for name in one)
     table = {name: tuple(one.get(name, "not said") for one in facts) for name in names}
-    return {name: values for name, values in table.items() if len(set(values)) > 1}
+    found = {name: values for name, values in table.items() if len(set(values)) > 1}
+    if "recipe" in found:  # other methods have other options
+        found.pop(_OPTIONS, None)
+    return found
 
 
 def _facts(path: Path, run: AuditedSamples) -> dict[str, str]:
     card = read_card(path)
     config = {n: v for n, v in card.get("config", {}).items() if n not in _NO_CAUSE}
-    recipe = card.get("recipe") or card.get("recipe_name", "")
-    said = {"recipe": recipe, "weights": run.weights, **config}
+    said = {"recipe": card.get("recipe_name", ""), _OPTIONS: card.get("recipe", {})}
+    said |= {"weights": run.weights, **config}
     return {
         name: one_line(value if isinstance(value, str) else json.dumps(value), 200)
         for name, value in said.items()
