@@ -17,6 +17,15 @@ class Mutant(NamedTuple):
     why: str  # what a user would suffer
 
 
+PREPARED = (
+    "models/test_preparation.py::TestConfiguration::test_of_timm",
+    "models/test_preparation.py::TestFront",
+)
+OUTPUTS = (
+    "models/test_outputs.py::test_they_are_chosen",
+    "models/test_outputs.py::test_probabilities_of_nought_have_a_logarithm",
+)
+RESHAPE = ("models/test_onnx_inputs.py::TestInputsAndOutputs::test_a_batch_in_a_reshape",)
 QUESTION = ("auditing/test_question_bounds.py",)
 EDGES = ("test_draws_edges.py",)
 SURVIVORS = ("attacks/search/test_survivors.py",)
@@ -243,5 +252,13 @@ MUTANTS = (
            "DAFA favours the easy classes"),
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
+    Mutant("models/preparation.py", "int(min(height, width) / share)", "min(height, width)",
+           PREPARED, "timm's images are cropped without being made larger first"),
+    Mutant("models/prepared.py", "images.flip(1) if self.bgr else images", "images", PREPARED,
+           "a model that takes blue first is given red first"),
+    Mutant("models/outputs.py", 'if self.kind != "probabilities":', "if self.kind:", OUTPUTS,
+           "probabilities are attacked as if they were logits"),
+    Mutant("models/onnx_shapes.py", "sides[0] = n  # the file", "pass  # the file", RESHAPE,
+           "a file made for one image is no longer translated"),
 )
 # fmt: on
