@@ -24,9 +24,27 @@ REAL = ("judging/test_imagenet.py::test_labels_are_found_by_the_number_in_the_fi
 FACTORS = ("judging/test_imagenet.py::test_error_ratios_are_over_all_annotated_images",)
 _ANSWERS = "statistics/smoothing.py"
 _SMOOTHING = "attacks/smoothing.py"
+PREPARED = (
+    "models/test_preparation.py::TestConfiguration::test_of_timm",
+    "models/test_preparation.py::TestFront",
+)
+OUTPUTS = (
+    "models/test_outputs.py::test_they_are_chosen",
+    "models/test_outputs.py::test_probabilities_of_nought_have_a_logarithm",
+)
+RESHAPE = ("models/test_onnx_inputs.py::TestInputsAndOutputs::test_a_batch_in_a_reshape",)
 
 # fmt: off
 AROUND = (
+    # --- what stands before and behind a model
+    Mutant("models/preparation.py", "int(min(height, width) / share)", "min(height, width)",
+           PREPARED, "timm's images are cropped without being made larger first"),
+    Mutant("models/prepared.py", "images.flip(1) if self.bgr else images", "images", PREPARED,
+           "a model that takes blue first is given red first"),
+    Mutant("models/outputs.py", 'if self.kind != "probabilities":', "if self.kind:", OUTPUTS,
+           "probabilities are attacked as if they were logits"),
+    Mutant("models/onnx_shapes.py", "sides[0] = n  # the file", "pass  # the file", RESHAPE,
+           "a file made for one image is no longer translated"),
     # --- certificates and attacks of a smoothed model
     Mutant(_ANSWERS, "estimation.sum(axis=1), alpha)", "estimation.sum(axis=1), 2 * alpha)",
            ANSWERS, "certificates are wrong twice as often as they say"),

@@ -32,7 +32,7 @@ WALK = {
         "redrawn two_rates permuted"
     ),
     "data": (
-        "places memory attributes mapped store notes ahead labels dataset from_arrays batches "
+        "places memory attributes ahead mapped store notes labels dataset from_arrays batches "
         "view loaders splits augment idbh pictures decoding mending cache decoded listing "
         "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
         "tiny_imagenet imagenet sprites download longtail arrays array_files given hub "

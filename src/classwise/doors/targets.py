@@ -97,7 +97,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
             left = max(left - (time.monotonic() - began) / 60, 1e-9)
         limits = _limits(asked, left, wish, len(data))
         with Bar(wish.quiet, f"{recipe} {name}") as bar:
-            partly = limits and audit_partly(plan, record, bar, limits)
+            partly = audit_partly(plan, record, bar, limits) if limits else None
             found = run_audit(plan, record, bar) if partly is None else partly.found
         probed = _probed(subject, data, place.threat) if wish.health else None
         report = findings(

@@ -78,6 +78,7 @@ class Subject:
         if isinstance(model, str | Path):
             opened = open_onnx(Path(model), seen, chosen.which)
             known, known_by = opened.model, opened.known_by
+            front = front and Front(wants, tuple(images.shape[1:]), _first_tensor(known))
             words.append(opened.words)
             softened = opened.softmax_left_out and chosen.kind == "probabilities"
             chosen = Output(None, "" if softened else chosen.kind)
@@ -90,7 +91,8 @@ class Subject:
         known = behind(known, front, chosen)
         count = num_classes or _width(known, chosen(answer), seen[:1])
         if known_by:
-            known_by = " ".join([known_by, *([f"behind {wants}"] if wants else []), str(chosen)])
+            more = (wants and f"behind {wants}", str(chosen))
+            known_by = " ".join([known_by, *(str(one) for one in more if one)])
         if known_by and passes > 1:
             known_by = f"{known_by} mean of {passes}"
         asked = mean_of_passes(known, passes)
