@@ -167,6 +167,15 @@ class TestSnapshots:
         assert torch.equal(opened(images), expected)
         assert not torch.equal(build("hf:snapshot")(images), expected)  # none unless asked
 
+    @pytest.mark.usefixtures("transformers")
+    def test_its_images_are_prepared_as_it_says(self, data, tmp_path):
+        said = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.2, 0.2], "do_resize": False}
+        (tmp_path / "snapshot/preprocessor_config.json").write_text(json.dumps(said))
+        told = " ".join(audit("hf:snapshot", "--data", data).output.split())
+        assert "normalised by mean 0.4 0.5 0.6, deviation 0.2 0.2 0.2, as the config" in told
+        told = " ".join(audit("hf:snapshot", "--data", data, "--normalise", "none").output.split())
+        assert "normalised" not in told
+
     def test_what_lacks_is_said(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         (tmp_path / "empty").mkdir()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,9 @@ def _hub(
             f"{spec}: there is no folder {cut(name)}; write hf:FOLDER, or hf:ORG/NAME of the hub"
         )
     config = folder / "config.json" if here else _fetched(name, "config.json")
+    if not here:
+        with suppress(ClasswiseError):  # not every model has one
+            _fetched(name, "preprocessor_config.json")
     if not config.is_file():
         raise ClasswiseError(f"{spec}: {config} is missing; name the folder of a whole snapshot")
     about = parse_json(read_text(config), config)
@@ -145,7 +149,16 @@ def _hub(
         return _made(spec, make, where, pretrained=pretrained, **given)
     if options:
         raise ClasswiseError(f"{spec}: {', '.join(options)} has no effect here; leave it out")
-    return _made(spec, _transformers, str(folder) if here else name, pretrained, num_classes, here)
+    where = str(folder) if here else name
+    model = _made(spec, _transformers, where, pretrained, num_classes, here)
+    model.preprocessor_config = _processor(folder if here else config.parent)
+    return model
+
+
+def _processor(snapshot: Path) -> Any:
+    """What a snapshot says of how its images are prepared; None where it says nothing."""
+    file = snapshot / "preprocessor_config.json"
+    return parse_json(read_text(file), file) if file.is_file() else None
 
 
 def _transformers(where: str, pretrained: bool, num_classes: int, here: bool) -> nn.Module:
