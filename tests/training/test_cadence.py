@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from boundaries import quick_train, refused, watched_lines
+from boundaries import quick_train, watched_lines
+from refusals import refused
 from torch.utils.flop_counter import FlopCounterMode
 
 from classwise.attacks.inner import Moment
@@ -101,14 +102,14 @@ class TestPasses:
             assert passes_of_look(parse_condition(name, Threat.of(0.5, "L2")), 10) == units
 
 
-class TestCadence:
-    # 100 images train 10 epochs at 23 passes; 40 test images under PGD-20 are 41 each
-    FACTS = {"watch": "test:pgd-20", "epochs": 10}
+FACTS = {"watch": "test:pgd-20", "epochs": 10}
 
-    @pytest.mark.parametrize(("share", "every"), [(1, 1), (0.4, 2), (0.3, 3), (0.2, 5), (0.1, 10)])
-    def test_it_is_the_smallest_that_keeps_to_the_share(self, share, every, tiny):
+
+class TestCadence:
+    @pytest.mark.parametrize("share", [1, 0.7, 0.4, 0.3, 0.2, 0.1])
+    def test_it_is_the_smallest_that_keeps_to_the_share(self, share, tiny):
         data = tiny(per_class=50, classes=2, test=20)
-        trainer = trainer_of("at", data, **self.FACTS, watch_share=share)
+        trainer = trainer_of("at", data, **FACTS, watch_share=share)
         test, images = len(data.test.labels), len(trainer.train_labels)
 
         def taken(every):
@@ -122,7 +123,6 @@ class TestCadence:
             "every": trainer.cadence.every,
             "share": trainer.cadence.share,
         }
-        assert every in range(1, 11)
 
     def test_an_average_counts_from_where_it_begins(self, tiny):
         facts = {"epochs": 10, "watch_share": 0.05}
@@ -165,7 +165,7 @@ class TestCadence:
         assert len({plain, identity(**looks), identity(**looks, watch_share=0.5)}) == 3
 
     def test_what_the_user_says_wins_and_estimates_follow(self, tiny):
-        trainer = trainer_of("at", tiny(), **self.FACTS, watch_every=4)
+        trainer = trainer_of("at", tiny(), **FACTS, watch_every=4)
         assert trainer.cadence == Cadence(4)
         assert "watching" not in trainer.about
         options = {**SMALL, "model": "cnn(width=2)", "epochs": 6, "watch": "test:pgd-20"}
