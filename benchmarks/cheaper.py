@@ -23,7 +23,7 @@ from classwise.data.splits import balanced_subset
 from classwise.recipe import Recipe
 from classwise.recipe_text import parse_recipe
 from classwise.record.lines import read_lines
-from classwise.stages import value_at
+from classwise.training.passes import passes_of_training
 from classwise.training.presets import apply_preset
 from classwise.training.run import Run
 
@@ -36,8 +36,6 @@ RECIPES = (
     "free(replays=4)",
     "atta",
 )
-LEARNING = 3  # passes of a step of the weights: forward, and backward to inputs and to weights
-ATTACKING = 2  # passes of a step of an attack
 
 
 @dataclass(frozen=True)
@@ -55,20 +53,10 @@ class Outcome:
     worst_class: str
 
 
-def passes_of(recipe: Recipe, epochs: int) -> int:
-    """Network passes of one image in a whole run, a step of AT's attack being two of them."""
-    slots, found = recipe.slots, 0
-    replays = 1 if slots.carry is None else slots.carry.replays
-    for epoch in range(epochs):
-        steps = value_at(10 if slots.steps is None else slots.steps, epoch, epochs)
-        found += replays * (LEARNING + ATTACKING * steps)
-    return found
-
-
 def epochs_for(recipe: Recipe, budget: float) -> int:
     """As many epochs as the budget, in epochs of AT, pays for; one at least."""
-    allowed, epochs = budget * passes_of(parse_recipe(AT), 1), 1
-    while passes_of(recipe, epochs + 1) <= allowed:
+    allowed, epochs = budget * passes_of_training(parse_recipe(AT).slots, 1), 1
+    while passes_of_training(recipe.slots, epochs + 1) <= allowed:
         epochs += 1
     return epochs
 
@@ -97,7 +85,7 @@ def reached(recipe: str, budget: float, seed: int, args: argparse.Namespace) -> 
     )
     clean, robust = found["clean"], found["pgd-20"]
     seconds = sum(line["seconds"] for line in read_lines(out / "times.jsonl"))
-    passes = passes_of(spelled, epochs) * args.subset / 1000
+    passes = passes_of_training(spelled.slots, epochs) * args.subset / 1000
     facts = (clean.overall, robust.overall, robust.worst, robust.worst_class)
     return Outcome(recipe, budget, epochs, passes, seconds, *facts)
 

@@ -88,4 +88,5 @@ def again(run):
         resume=True,
         epochs=EPOCHS,
         watch="train:clean",
+        watch_every=1,
     )

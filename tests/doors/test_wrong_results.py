@@ -286,6 +286,11 @@ def test_the_command_line_normalises_and_refuses_what_it_would_not_use(here):
         ({"optimiser": "adam", "nesterov": True}, ("nesterov=True", "optimiser=sgd")),
         ({"schedule": "cosine", "drops": (0.3,)}, ("drops", "schedule=step")),
         ({"watch_every": 5}, ("watch_every=5", "watch=")),
+        ({"watch_share": 0.2}, ("watch_share=0.2", "watch=SPLIT:ATTACK without watch_every")),
+        (
+            {"watch": "test:clean", "watch_every": 1, "watch_share": 0.2},
+            ("watch_share=0.2", "without watch_every"),
+        ),
         ({"keep_every": 5, "epochs": 3}, ("keep_every=5", "at most 3 epochs")),
     ],
 )

@@ -27,7 +27,8 @@ def audited(kept, tmp_path):
 def straight(tmp_path_factory):
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "straight"
-    return quick_train("at(steps=1)+ccm+ema", out, few_digits(), epochs=EPOCHS, watch="train:clean")
+    watching = {"watch": "train:clean", "watch_every": 1}
+    return quick_train("at(steps=1)+ccm+ema", out, few_digits(), epochs=EPOCHS, **watching)
 
 
 @pytest.fixture

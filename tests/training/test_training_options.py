@@ -93,7 +93,8 @@ def test_training_in_the_l2_ball(tiny, tmp_path):
 
 def test_watching_changes_nothing_and_names_its_splits(tiny, tmp_path):
     plain = go(tmp_path / "plain", tiny())
-    watched = go(tmp_path / "watched", tiny(), watch="test:clean,test:pgd-2,train:clean")
+    looks = {"watch": "test:clean,test:pgd-2,train:clean", "watch_every": 1}
+    watched = go(tmp_path / "watched", tiny(), **looks)
     assert weights(plain) == weights(watched)
     assert (plain.path / "history.jsonl").read_bytes() == (
         watched.path / "history.jsonl"

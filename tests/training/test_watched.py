@@ -19,7 +19,7 @@ class TestWatching:
 
     def test_averages_beside_the_live_weights(self, tiny, tmp_path):
         watch = "test:pgd-2, test:pgd-2@ema,test:clean@swa,test:pgd-2(eps=0.4)@ema,test:clean@fawa"
-        run = quick_train(self.TEXT, tmp_path / "run", tiny(), watch=watch)
+        run = quick_train(self.TEXT, tmp_path / "run", tiny(), watch=watch, watch_every=1)
         own, live = "test:pgd-2(eps=102/255)@ema", {"epoch", "test:pgd-2"}
         began = live | {"test:pgd-2@ema", own}
         assert [set(line) for line in watched_lines(run)] == [
@@ -44,7 +44,7 @@ class TestWatching:
 
     def test_it_changes_nothing_and_goes_on_after_a_kill(self, tiny, tmp_path, monkeypatch):
         plain = quick_train(self.TEXT, tmp_path / "plain", tiny())
-        facts = {"watch": "test:pgd-2@ema,test:clean@swa"}
+        facts = {"watch": "test:pgd-2@ema,test:clean@swa", "watch_every": 1}
         watched = quick_train(self.TEXT, tmp_path / "watched", tiny(), **facts)
         run_epoch = Trainer.run_epoch
 
@@ -135,7 +135,8 @@ class TestFluctuation:
 
     def test_the_mean_over_the_last_epochs(self, tiny, tmp_path):
         data, watch = tiny(per_class=40, classes=3, test=9), "test:pgd-2,test:pgd-2@ema"
-        run = quick_train(self.TEXT, tmp_path / "run", data, **{**LEARNS, "epochs": 5}, watch=watch)
+        options = {**LEARNS, "epochs": 5, "watch": watch, "watch_every": 1}
+        run = quick_train(self.TEXT, tmp_path / "run", data, **options)
         for of, name in (("valid:pgd-2", "live"), ("valid:pgd-2@ema", "ema")):
             last = swings(run.history, name, "pgd-2")[-2:]
             found = run.fluctuation(of, last=2)

@@ -100,7 +100,11 @@ def train(
     ] = None,
     watch: Annotated[
         str | None,
-        typer.Option(help="Passive looks, such as test:clean,test:pgd-20@ema. (default: none)"),
+        typer.Option(
+            help="Passive looks, such as test:clean,test:pgd-20@ema, as often as a tenth of the "
+            "run's network passes allows; --set watch_share=0.2 or --set watch_every=1 for "
+            "more. (default: none)"
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="All draws follow from it. (default: 0)")] = None,
     folder: Annotated[

@@ -34,7 +34,7 @@ from classwise.spelling import one_line
 
 SAME_FROM = 0.8  # of Spearman's ρ; the paper says "the same trend" and no number
 _OPTIONS = "options of the recipe"
-_NO_CAUSE = ("watch", "watch_every", "keep_every")  # settings that decide no weight
+_NO_CAUSE = ("watch", "watch_every", "watch_share", "keep_every")  # settings that decide no weight
 
 
 class Verdict(NamedTuple):

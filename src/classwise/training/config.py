@@ -118,7 +118,8 @@ class TrainConfig(BaseModel):
     eps_warmup: Annotated[float, Field(ge=0)] = 0  # and those in which the attack's radius does
     valid_attack: str = "pgd-10"
     watch: str = ""  # passive looks such as test:clean,test:pgd-20@ema; not part of the identity
-    watch_every: Annotated[int, Field(ge=1)] = 1  # epochs
+    watch_every: Annotated[int, Field(ge=1)] | None = None  # epochs; None: as watch_share allows
+    watch_share: Annotated[float, Field(gt=0, le=1)] = 0.1  # of the network passes of training
     keep_every: Annotated[int, Field(ge=0)] = 0  # keep the weights of every Nth epoch, too
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -154,12 +155,13 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _nothing_is_given_and_not_used(self) -> Self:
-        plain = type(self).model_fields
+        plain, watching = type(self).model_fields, "watch=SPLIT:ATTACK"
         for name, needed, unused in (
             ("momentum", "optimiser=sgd", self.optimiser != "sgd"),
             ("nesterov", "optimiser=sgd", self.optimiser != "sgd"),
             ("drops", "schedule=step", self.schedule != "step"),
-            ("watch_every", "watch=SPLIT:ATTACK", not self.watch),
+            ("watch_every", watching, not self.watch),
+            ("watch_share", f"{watching} without watch_every", self.watch_every or not self.watch),
             ("keep_every", f"at most {self.epochs} epochs", self.keep_every > self.epochs),
         ):
             if unused and getattr(self, name) not in (plain[name].default, ()):

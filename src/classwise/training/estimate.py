@@ -165,7 +165,7 @@ class Rehearsal:
     def _watched(self) -> Counter[frozenset[Seen]]:
         """How often the passive looks are taken, each average at its own."""
         config, found = self.trainer.config, Counter[frozenset[Seen]]()
-        every = config.watch_every
+        every = self.trainer.cadence.every
         looks = len({*range(every, config.epochs + 1, every), config.epochs})
         for average in ("", *(one.rule.name for one in self.begin.averages)):
             needs = frozenset(one.seen for one in self.trainer.watched if one.average == average)

@@ -24,6 +24,7 @@ PASSIVE = (
     "data",
     "watch",
     "watch_every",
+    "watch_share",
     "keep_every",
     "compile",  # it changes rounding alone, as another device does
 )  # options that decide nothing by themselves
@@ -48,6 +49,8 @@ def identity_of(recipe: Recipe, config: TrainConfig, source: DataSource) -> str:
         facts["keys"] = keys
     if not config.teacher_normalise:  # runs of before there was such an option stay who they are
         del facts["config"]["teacher_normalise"]
+    if config.watch and config.watch_every is None:  # then it says when the run is watched
+        facts["config"]["watch_share"] = config.watch_share
     kept = source.train.attributes
     if kept is not None and kept.whole:  # decides who validates
         facts["groups"] = kept.digest

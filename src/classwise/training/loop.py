@@ -37,6 +37,7 @@ from classwise.slots import KEEPS
 from classwise.training.average import RunningAverage
 from classwise.training.begin import agree_on_begin
 from classwise.training.build import check_outputs, frozen_teacher, model_to_train, rows_to_use
+from classwise.training.cadence import choose_cadence
 from classwise.training.config import TrainConfig, choose_device, configured
 from classwise.training.fluctuation import fluctuations
 from classwise.training.identity import describe_run
@@ -47,7 +48,7 @@ from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, remarks
 from classwise.training.step import Step
-from classwise.training.tally import Tally
+from classwise.training.tally import Tally, diverged
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
@@ -92,6 +93,9 @@ def train(
         if trainer.begun is not None and not done:
             begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
             tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
+        trainer.cadence = often = trainer.cadence.kept_in(trainer.run.about)
+        if often.share is not None:
+            tell(f"{recipe.name} {often.words(config)}", quiet and not often.exceeds(config))
         keep_freed_memory()
         return trainer.go(quiet, lock)
 
@@ -143,6 +147,8 @@ class Trainer:
         check_averages(self.watched, self.slots.averages)
         for split in {watched.seen.split for watched in self.watched}:
             splits[split] = Batches.of(source.test if split == "test" else training, size, device)
+        self.cadence = choose_cadence(config, self.slots, self.sizes, splits)
+        self.about |= self.cadence.card
         self.checker = Checker(
             splits,
             self.num_classes,
@@ -196,10 +202,10 @@ class Trainer:
         self, state: Progression, progress: TrainProgress
     ) -> tuple[Progression, dict[Seen, ClassCounts], dict[str, float]]:
         """One pass over the training data."""
-        config, moment = self.config, self._moment(state.epoch)
+        config, moment, batches = self.config, self._moment(state.epoch), len(self.train_data)
         settings = state.settings.to(self.device)
         order, keys = visits(self.train_data, self.train_labels, self.slots.sampler, moment)
-        tally = Tally(self.device, partial(self._diverged, state.epoch, len(self.train_data)))
+        tally = Tally(self.device, partial(diverged, self.run.path, state.epoch, batches))
         kept = {name: dict(values) for name, values in state.regularisers.items()}
         details = self.chain.details(state.epoch + 1)
         extra_look = Seen("train", "robust") in self.chain.needs(state.epoch + 1)
@@ -224,7 +230,7 @@ class Trainer:
                 progress.batch()
         tally.check()
         if not all(bool(torch.isfinite(p).all()) for p in self.model.parameters()):
-            raise self._diverged(state.epoch, 0, 0, float("nan"))
+            raise diverged(self.run.path, state.epoch, 0, 0, float("nan"))
         on_host = {key: value.to("cpu") for key, value in tally.counts.items()}
         return replace(state, regularisers=kept), on_host, tally.means()
 
@@ -271,8 +277,8 @@ class Trainer:
 
     def watch(self, state: Progression, logs: Logs) -> None:
         """Passive looks for the papers' curves; no slot can read what is written here."""
-        epoch, config = state.epoch, self.config
-        if not self.watched or (epoch % config.watch_every and epoch != config.epochs):
+        epoch = state.epoch
+        if not self.watched or not self.cadence.due(epoch, self.config.epochs):
             return
         record: dict[str, Any] = {"epoch": epoch}
         for average in (None, *state.averages):
@@ -291,10 +297,3 @@ class Trainer:
 
     def _moment(self, epoch: int) -> Moment:
         return Moment(self.config.seed, epoch, self.config.epochs)
-
-    def _diverged(self, epoch: int, batches: int, batch: int, value: float) -> ClasswiseError:
-        where = f"batch {batch} of {batches}" if batches else "its last batch"
-        return ClasswiseError(
-            f"training diverged: loss {value} in epoch {epoch + 1}, {where}; the checkpoint after "
-            f"epoch {epoch} is kept in {self.run.path}; try a lower lr"
-        )

@@ -74,7 +74,7 @@ class Run(RunFolder):
         """Mean change of each class, and of the worst, between epochs in a row, over the last ones.
 
         `of` is written as in `watch`: `valid:pgd-10` is in every history, `valid:pgd-10@ema` for an
-        average; `test:pgd-10@ema` must have been watched in every epoch.
+        average; `test:pgd-10@ema` must have been watched in every epoch (`watch_every=1`).
         """
         wanted = parse_watched(of, ("valid", "test", "train"))
         rates, known = {}, set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -68,3 +69,12 @@ class Tally:
             / images
             for name, all_of_it in self._losses.items()
         }
+
+
+def diverged(run: Path, epoch: int, batches: int, batch: int, value: float) -> ClasswiseError:
+    """Say where a loss was no number; `epoch` are those finished, no batches: after the last."""
+    where = f"batch {batch} of {batches}" if batches else "its last batch"
+    return ClasswiseError(
+        f"training diverged: loss {value} in epoch {epoch + 1}, {where}; the checkpoint after "
+        f"epoch {epoch} is kept in {run}; try a lower lr"
+    )

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import nn
 
+from classwise.attacks.ball import L2_BALL
 from classwise.attacks.condition import Condition, Traits
 from classwise.attacks.inner import Moment
 from classwise.attacks.judged import STANDING, Judged, Tell
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.names import named_condition, parse_condition
+from classwise.attacks.search.pgd import Pgd
+from classwise.attacks.search.suite import Suite
 from classwise.attacks.threat import Threat
 from classwise.auditing.plan import Plan
 from classwise.auditing.run import run_audit
@@ -57,7 +60,26 @@ def judged_under(config: TrainConfig, recipe: Recipe, images: int) -> Seen:
             f"{owner} looks at validation images after every epoch, but there are none; set "
             "valid=0.02, or see the options of " + owner
         )
+    judging = {"valid_attack": name}
+    for policy in recipe.slots.policies:
+        owner = recipe.owners[f"class {min(policy.writes)}"]
+        judging |= {f"the attack of {owner}": s.attack for s in policy.needs(1)}
+    for what, attack in judging.items():
+        _refuse_any(what, attack)
     return Seen("valid", name)
+
+
+def _refuse_any(what: str, name: str) -> None:
+    """Refuse PGD that is judged by any of its iterates: it is cheap, and another number."""
+    if name == "robust":  # the recipe's own attack, judged where it ends
+        return
+    attack = parse_condition(name, Threat(L2_BALL, 0.0)).attack
+    if isinstance(attack, Suite) and any(isinstance(one, Pgd) for one in attack.searches):
+        raise ClasswiseError(
+            f"{what} is {name}, whose verdict is `any`: fooled by some iterate. Best weights, "
+            "gates and policies are made for PGD judged where it ends, so that is for watching "
+            f"only: leave verdict=any, or the suite, out here, and set watch=test:{name}"
+        )
 
 
 @dataclass(frozen=True)
