@@ -87,7 +87,8 @@ def _literal(node: ast.expr, text: str) -> Any:
         case ast.Attribute() | ast.Call():
             return ast.unparse(node)  # a nested name such as longtail(cifar10(...))
     raise ClasswiseError(
-        f"cannot read a value in {cut(text)!r}; use numbers, fractions, words or lists"
+        f"cannot read a value in {cut(text)!r}; use numbers, fractions, words or lists; "
+        "what is more than a word stands in quotes, as in name='lite-0'"
     )
 
 

@@ -66,3 +66,15 @@ def test_attacks_keep_to_it_and_the_verdicts_stay(attack, monkeypatch):
     parts = judge(model, batch, attack, **facts)
     assert whole.predicted.tolist() == parts.predicted.tolist()
     assert whole.logit_gap == pytest.approx(parts.logit_gap)
+
+
+@pytest.mark.parametrize(("layer", "most"), [(1, LEAST), (4 * SIDE * SIDE * 12, 12), (1 << 30, 32)])
+def test_passes_without_gradients_keep_to_the_largest_layer(layer, most, monkeypatch):
+    monkeypatch.setattr(at_once, "_LAYER", layer)
+    model = Counting(2).eval()
+    subject = Subject(model, 2, width=32)
+    taken = subject.take(images(40))
+    model.seen.clear()
+    answers = subject.ask(taken)
+    assert max(model.seen) == most
+    assert torch.equal(answers, model(taken).detach())

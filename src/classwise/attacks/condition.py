@@ -17,7 +17,6 @@ from classwise.attacks.judged import STANDING, Judged, Tell, tell_nobody
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.threat import Threat
 from classwise.data.view import View
-from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch
 
@@ -189,7 +188,7 @@ class Condition:
 
 def _as_they_are(subject: Subject, batch: Batch, name: str) -> Judged:
     """What the model says without an attack."""
-    logits = ask(subject.logits, batch.images, subject.width, subject.num_classes)
+    logits = subject.ask(batch.images)
     predicted = logits.argmax(1)
     return Judged(
         predicted,

@@ -19,7 +19,6 @@ from classwise.attacks.targets import likeliest_others
 from classwise.attacks.threat import Threat
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError
-from classwise.models.asking import ask
 from classwise.models.classifier import all_outputs
 from classwise.models.subject import Subject
 from classwise.spelling import QUARTER, Share
@@ -81,7 +80,7 @@ class FixedSteps:
             for rows in torch.split(standing.nonzero().squeeze(1), subject.at_once(images)):
                 part = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
                 moved = self._moved(subject, part, threat, seed, restart)
-                answers = ask(subject.logits, moved, subject.width, subject.num_classes)
+                answers = subject.ask(moved)
                 logits[rows] = answers.to(logits.dtype)
                 images[rows] = moved
                 spent[rows] += self.steps

@@ -13,7 +13,6 @@ import torch
 
 from classwise.attacks.search.state import draw_keys
 from classwise.draws import Draws
-from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch, Images, Labels, LogitModel, Logits
 
@@ -31,7 +30,7 @@ def noisy_counts(subject: Subject, batch: Batch, sigma: float, count: int, draws
         images = batch.images[row]
         noise = draws.noise(draw_keys(batch.index[row], pair % count), images.shape[1:])
         noisy = subject.take(images.add_(noise.to(images.dtype), alpha=sigma))
-        called = ask(subject.logits, noisy, subject.width, subject.num_classes).argmax(1)
+        called = subject.ask(noisy).argmax(1)
         answers.index_put_((row, called), torch.ones_like(called), accumulate=True)
     return answers
 

@@ -18,7 +18,6 @@ from classwise.attacks.judged import STANDING, Judged, Tell
 from classwise.attacks.losses import LogitGap
 from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError
-from classwise.models.asking import ask
 from classwise.models.averaged import Averaged
 from classwise.models.subject import Subject
 from classwise.spelling import is_plain, spell_eps
@@ -83,7 +82,7 @@ class Foreign:
             part = Batch(batch.images[rows], batch.labels[rows], batch.index[rows])
             parts.append(self._moved(subject.logits, part, threat, seed))
         images = torch.cat(parts)
-        logits = ask(subject.logits, images, subject.width, subject.num_classes)
+        logits = subject.ask(images)
         standing = logits.argmax(1) == batch.labels
         tell(self.name, standing)
         return Judged(

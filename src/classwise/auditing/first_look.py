@@ -14,7 +14,6 @@ from classwise.attacks.borrowed import borrowed_generators
 from classwise.auditing.flags import FEW, Flag, tolerance
 from classwise.data.splits import balanced_subset
 from classwise.data.view import View
-from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.types import Batch, Images, Labels, LogitModel, Logits
 
@@ -29,11 +28,11 @@ def first_look(subject: Subject, data: View) -> list[Flag]:
     given, home = data.batch(rows), subject.device
     batch = Batch(subject.take(given.images), given.labels.to(home), given.index.to(home))
     with subject.asked(), borrowed_generators(0):  # nobody else's draws are used up
-        logits = ask(subject.logits, batch.images, subject.width, subject.num_classes)
-        again = ask(subject.logits, batch.images[:FEW], subject.width, subject.num_classes)
+        logits = subject.ask(batch.images)
+        again = subject.ask(batch.images[:FEW])
         if bool(((again - logits[:FEW]).abs().amax(1) > tolerance(logits[:FEW])).any()):
             return []  # answers that change by themselves say nothing of the set-up
-        found = set_up_flags(subject.logits, batch, logits, subject.width)
+        found = set_up_flags(subject.logits, batch, logits, subject.asked_at_once)
         return found + _other_normalisation(subject, batch, logits)
 
 
@@ -113,11 +112,11 @@ def _other_normalisation(subject: Subject, batch: Batch, logits: Logits) -> list
         )
         # what the given normalisation makes of these is what the other makes of the images
         probe, then = (batch.images - m) / s * spread + mean, logits.clone()
-        then[~right] = ask(subject.logits, probe[~right], subject.width, subject.num_classes)
+        then[~right] = subject.ask(probe[~right])
         won = int((then.argmax(1) == batch.labels).sum() - right.sum())
         if won < max(0.04 * count, 2):  # the others cannot change that
             continue
-        then[right] = ask(subject.logits, probe[right], subject.width, subject.num_classes)
+        then[right] = subject.ask(probe[right])
         lost = int((right & (then.argmax(1) != batch.labels)).sum())
         likelier = int((_likelihood(then, batch) > _likelihood(logits, batch)).sum())
         enough = won - lost >= max(0.04 * count, 2) and _beyond_chance(won, lost, 0.05)

@@ -8,7 +8,6 @@ import torch
 from classwise.auditing.run import Listener, Nobody
 from classwise.data.view import View
 from classwise.errors import ClasswiseError
-from classwise.models.asking import ask
 from classwise.models.subject import Subject
 from classwise.record.means import ClassMeans
 
@@ -25,7 +24,7 @@ def class_means(
     with subject.asked():
         for rows in torch.split(torch.arange(len(data)), subject.width):
             batch = data.batch(rows)
-            logits = ask(subject.logits, subject.take(batch.images), subject.width, count)
+            logits = subject.ask(subject.take(batch.images))
             sums.index_add_(0, batch.labels.cpu(), logits.cpu().double())
             told.advance(len(rows))
     sizes = np.bincount(data.truth, minlength=count).astype(np.int64)

@@ -57,11 +57,18 @@ def normalisation(name: str | None, mean: str | None, std: str | None) -> Any:
     if mean is None or std is None:
         return name
     try:
-        return [[float(one) for one in part.split(",")] for part in (mean, std)]
-    except ValueError:
+        return [[_number(one) for one in part.split(",")] for part in (mean, std)]
+    except (ValueError, ZeroDivisionError):
         raise ClasswiseError(
-            f"--mean {mean} --std {std}: write one number per channel, such as 0.5,0.5,0.5"
+            f"--mean {mean} --std {std}: write one number per channel, such as 0.5,0.5,0.5, or "
+            "127/255"
         ) from None
+
+
+def _number(text: str) -> float:
+    """Read 0.5 or 127/255."""
+    top, slash, bottom = text.partition("/")
+    return float(top) / float(bottom) if slash else float(top)
 
 
 def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:

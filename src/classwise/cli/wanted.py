@@ -15,7 +15,9 @@ Normalise = Annotated[
 ]
 Mean = Annotated[
     str | None,
-    typer.Option(help="The same by its means, such as 0.5,0.5,0.5; with --std. (default: none)"),
+    typer.Option(
+        help="The same by its means, such as 0.5,0.5,0.5 or 127/255; with --std. (default: none)"
+    ),
 ]
 Std = Annotated[str | None, typer.Option(help="Deviations that go with --mean. (default: none)")]
 Resize = Annotated[

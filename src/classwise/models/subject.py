@@ -18,7 +18,7 @@ from classwise.content import content_of
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, check_logits, eval_mode
-from classwise.models.at_once import LEAST, images_at_once
+from classwise.models.at_once import LEAST, LargestLayer, images_at_once
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model
 from classwise.models.classifier import Around, all_outputs
@@ -27,7 +27,7 @@ from classwise.models.outputs import Output
 from classwise.models.preparation import Normalisation, Preparation
 from classwise.models.prepared import Front, behind, refuse_twice
 from classwise.models.twin import quick_twin
-from classwise.types import Images, LogitModel
+from classwise.types import Images, LogitModel, Logits
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +140,17 @@ class Subject:
         images = images if kind is None else images.to(kind)
         if "layout" not in self._found:
             with eval_mode(self.logits):
-                self._found["layout"] = self._layout(images[:2])
+                self._look_at(images[:2])
         return images.contiguous(memory_format=self._found["layout"])
+
+    def ask(self, images: Images) -> Logits:
+        """Logits of images that it has taken, checked, without gradients."""
+        return ask(self.logits, images, self.asked_at_once, self.num_classes)
+
+    @property
+    def asked_at_once(self) -> int:
+        """How many images it is best asked about without gradients, once it has taken some."""
+        return int(self._found.get("asked at once", self.width))
 
     def quick(self, images: Images) -> LogitModel:
         """A quicker twin to search on, or the model itself; built and compared with it once."""
@@ -157,6 +166,15 @@ class Subject:
         if "at once" not in self._found:
             self._found["at once"] = images_at_once(self.quick(images), images, self.width)
         return int(self._found["at once"])
+
+    def _look_at(self, few: Images) -> None:
+        """Find the layout it takes, and how many images are best asked about without gradients."""
+        if self.black_box or few.device.type != "cpu":
+            self._found["layout"] = self._layout(few)
+            return
+        with LargestLayer() as seen:
+            self._found["layout"] = self._layout(few)
+        self._found["asked at once"] = seen.at_once(len(few), self.width)
 
     def _layout(self, few: Images) -> torch.memory_format:
         last, plain = torch.channels_last, torch.contiguous_format

@@ -67,7 +67,8 @@ class Suite:
             rows = take(progress.rows, progress.standing)
             home, rows.place = rows.place, torch.arange(len(rows.labels), device=rows.place.device)
             found = run_search(scene, search, rows)
-            doubted = confirm(subject.logits, found, rows, subject.width, ties=only_asks(search))
+            width = subject.asked_at_once
+            doubted = confirm(subject.logits, found, rows, width, ties=only_asks(search))
             if len(doubted):
                 slowly = replace(scene, model=subject.logits, patches=None, careful=True)
                 again = run_search(slowly, search, _alone(rows, doubted))
