@@ -35,7 +35,7 @@ def images_at_once(model: LogitModel, images: Images, width: int) -> int:
     return min(width, max(LEAST, 2 * _KEPT // max(_kept(model, images[:2]), 1)))
 
 
-class LargestLayer(TorchDispatchMode):
+class LargestLayer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees the largest tensor that is computed while it is entered.
 
     >>> with LargestLayer() as seen:
@@ -45,7 +45,7 @@ class LargestLayer(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.bytes = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
