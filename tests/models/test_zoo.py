@@ -245,4 +245,5 @@ def test_also_where_it_shows_while_a_network_is_made():
 def test_who_may_name_what():
     may = ["timm:resnet18", "torchvision:vit_b_16(image_size=64)", "cnn", "timm:x(pretrained=true)"]
     may_not = ["hf:a/b", "mine:net", "timm:x(cache_dir='a')", "torchvision:x(weights='DEFAULT')"]
-    assert [names_own_model(spec) for spec in may + may_not] == [False] * 4 + [True] * 4
+    may_not += ["timm:x(scriptable=1)", "timm:x(img_size=0)"]
+    assert [names_own_model(spec) for spec in may + may_not] == [False] * 4 + [True] * 6
