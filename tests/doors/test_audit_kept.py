@@ -152,7 +152,7 @@ class TestTarget:
 
         with refused("nothing_here"):
             audit_target("nothing_here", data="digits")
-        with refused("nothing_here is neither a run folder"):
+        with refused("nothing_here is neither a run folder", "there is no such file or folder"):
             audit_target("nothing_here")
         with refused("--data"):
             audit_target("some_module:make")

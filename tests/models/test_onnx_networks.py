@@ -131,7 +131,7 @@ class TestBlackBox:
         assert list(report) == ["clean", "square"]
         assert report.about["black_box"] is True
         assert "without gradients (not translated: the operator Shrink)" in report.about["asked"][0]
-        with refused("pgd-20", "black box"):
+        with refused("pgd-20", "black box", "the operator Shrink"):
             classwise.audit(str(path), *digits, attacks=["pgd-20"])
 
     def test_so_it_is_on_the_command_line(self, tmp_path, monkeypatch):

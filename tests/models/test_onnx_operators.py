@@ -195,6 +195,10 @@ CASES = {
     "cast": several(
         one_node("Cast", "x", outputs=["d"], to=11), one_node("Cast", "d", to=1)
     ),
+    "cast like another": several(
+        one_node("Size", "w", outputs=["s"]), one_node("CastLike", "s", "x", outputs=["f"]),
+        one_node("Div", "x", "f"), w=floats(3, 5),
+    ),
     "where": several(
         one_node("Greater", "x", "zero", outputs=["is"]), one_node("Where", "is", "x", "zero"),
         zero=np.float32(0),

@@ -27,15 +27,18 @@ class TestFolder:
         ids=str,
     )
     def test_a_folder_with_another_run_is_refused(self, go, other, resume):
+        named = {"recipe": "at.steps is 1 there and 2 here", "epochs": "epochs is 1 there and 2"}
         run = go("run", "at(steps=1)", epochs=1)
         before = record(run)
-        with refused("holds another run", "at", "another folder"):
+        (setting,) = other
+        words = named.get(setting, f"; {setting} is ")
+        with refused("holds another run", "at", "another folder", words):
             go("run", resume=resume, **{"recipe": "at(steps=1)", "epochs": 1, **other})
         assert record(run) == before
 
     def test_a_folder_with_other_data_is_refused(self, go, tiny):
         go("run", epochs=1)
-        with refused("holds another run"):
+        with refused("holds another run", "its data differ"):
             go("run", epochs=1, resume=True, source=tiny(per_class=5))
 
     def test_data_that_may_be_mirrored_are_other_data(self, go, tiny):

@@ -31,7 +31,8 @@ class Plan:
                 one.shift.check(self.data)
         needy = [one.name for one in self.conditions if one.needs_gradient]
         if needy and self.subject.black_box:
+            why = f" ({', '.join(self.subject.words)})" if self.subject.words else ""
             raise ClasswiseError(
-                f"{', '.join(needy)} needs gradients, but the model is a black box; "
+                f"{', '.join(needy)} needs gradients, but the model is a black box{why}; "
                 "use clean,square, or under L2 smoothing"
             )

@@ -70,7 +70,8 @@ def get(
 def _fetch(name: str, target: Path, quiet: bool) -> Path:
     failed: list[str] = []
     for words, fetch in _ways(name):
-        _say(f"{name}: fetching from {words}", quiet)
+        before = f"{failed[-1]}; " if failed else ""  # why the address before did not do
+        _say(f"{name}: {before}fetching from {words}", quiet)
         try:
             place = fetch(target, quiet)
         except NotReachable as reason:

@@ -192,9 +192,10 @@ def check_target(target: str) -> None:
 
 def no_target(target: str) -> ClasswiseError:
     """What to say of something that is no model."""
+    there = "" if given_path(target).exists() else " (there is no such file or folder here)"
     return ClasswiseError(
         f"{target} is neither a run folder, nor a weights file, nor an ONNX file, "
-        "nor module:callable, timm:NAME, torchvision:NAME or hf:FOLDER"
+        f"nor module:callable, timm:NAME, torchvision:NAME or hf:FOLDER{there}"
     )
 
 

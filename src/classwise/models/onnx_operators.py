@@ -133,10 +133,22 @@ def _product(values: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def cast(step: Step) -> Value:
-    """Another kind of numbers; images stay fractions, or their slope would be gone."""
+    """Another kind of numbers, by its name."""
     kind = KINDS.get(int(step.option("to", 0)))
-    if kind is None or (isinstance(step.value(), Flow) and not kind.is_floating_point):
-        raise NotTranslated(f"Cast to {kind or 'numbers of kind ' + str(step.option('to'))}")
+    if kind is None:
+        raise NotTranslated(f"Cast to numbers of kind {step.option('to')}")
+    return _of_kind(step, kind)
+
+
+def cast_like(step: Step) -> Value:
+    """The kind of numbers that another tensor has."""
+    return _of_kind(step, step.value(1).values[0].dtype)
+
+
+def _of_kind(step: Step, kind: torch.dtype) -> Value:
+    """Another kind of numbers; images stay fractions, or their slope would be gone."""
+    if isinstance(step.value(), Flow) and not kind.is_floating_point:
+        raise NotTranslated(f"{step.node.operator} to {kind}")
     if step.value().values[0].dtype == kind:
         return step.value()
     return step.emit(Tensor.to, step.value(), kind)
@@ -234,7 +246,8 @@ OPERATORS: dict[str, Translator] = {
     **{"ReduceL2": over_axes(_norm), "ReduceMax": over_axes(torch.amax)},
     **{"ReduceMean": over_axes(torch.mean), "ReduceMin": over_axes(torch.amin)},
     **{"ReduceProd": over_axes(_product), "ReduceSum": over_axes(torch.sum)},
-    **{"Cast": cast, "Clip": clip, "Constant": constant, "Div": divide, "Dropout": dropout},
+    **{"Cast": cast, "CastLike": cast_like, "Clip": clip, "Constant": constant},
+    **{"Div": divide, "Dropout": dropout},
     **{"Einsum": einsum, "Elu": elu, "Gelu": gelu, "HardSigmoid": hard_sigmoid},
     **{"Identity": identity, "LeakyRelu": leaky, "Resize": resize, "Upsample": resize},
 }

@@ -11,6 +11,7 @@ predictions/*.parquet  written by audits
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import given_path, write_atomically
 from classwise.models.card import model_of_card, read_card
 from classwise.record.card import read_run_json
@@ -27,6 +28,8 @@ from classwise.record.lines import are_rates, damaged_lines, parse_lines, read_b
 from classwise.record.state_dict import file_and_key
 from classwise.record.tensors import read_tensors
 from classwise.sealed import Damaged, sealed_text
+
+_NAMED = 3  # settings that a message names
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,11 @@ class RunFolder:
         """Take an empty folder, or step into the same run again; another one is refused."""
         if self.begun:
             if self.about.get("identity") != about["identity"]:
-                changed = self.about.get("sources") != about.get("sources")
-                reason = ", and the code of its methods differs" * changed
                 raise ClasswiseError(
                     f"{self.path} holds another run ({self.about.get('recipe_name')}, identity "
-                    f"{self.about.get('identity')}, not {about['identity']}{reason}); choose "
-                    "another folder"
+                    f"{self.about.get('identity')}, not {about['identity']}"
+                    f"{_differing(self.about, json.loads(sealed_text(about)))}); choose another "
+                    "folder"
                 )
             return
         self.check_place()
@@ -176,3 +178,33 @@ def weights_file(words: str) -> Path:
     if name not in run.weights:
         raise unknown(f"weights of {folder}", name, run.weights or ["none yet"])
     return run.weights_path(name)
+
+
+def _differing(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """In which settings two runs differ, said in words; both as they stand in run.json.
+
+    >>> _differing({"config": {"epochs": 30, "lr": 0.1}}, {"config": {"epochs": 3, "lr": 0.1}})
+    '; epochs is 30 there and 3 here'
+    """
+    one, other = ({**_settings(run, "recipe"), **_settings(run, "config")} for run in (there, here))
+    names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    said = [
+        f"{cut(name, 50)} is {cut(one.get(name), 50)} there and {cut(other.get(name), 50)} here"
+        for name in names[:_NAMED]
+    ]
+    said += [f"{len(names) - _NAMED} more settings differ"] * (len(names) > _NAMED)
+    said += ["its data differ"] * (there.get("data") != here.get("data"))
+    said += ["the code of its methods differs"] * (there.get("sources") != here.get("sources"))
+    return "".join(f"; {words}" for words in said)
+
+
+def _settings(run: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """The settings in a part of run.json, those of a method under METHOD.OPTION."""
+    found = run.get(part)
+    flat: dict[str, Any] = {}
+    for name, value in found.items() if isinstance(found, dict) else ():
+        if part == "recipe" and isinstance(value, dict) and value:
+            flat |= {f"{name}.{option}": one for option, one in value.items()}
+        else:
+            flat[name] = value
+    return flat
