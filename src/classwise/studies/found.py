@@ -10,10 +10,11 @@ from classwise.errors import unknown
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.metrics import ConditionReport
 from classwise.report.runs import ReportRun
-from classwise.spelling import conditions_meant, few_names
+from classwise.spelling import average_and_keep, conditions_meant, few_names
 
 SEED = "seed"
 NOT_RUN = "not run yet"
+AVERAGED = "averaged"  # `averaged-last`: the average of a run that has one, as the papers report
 
 
 class Hole(Exception):
@@ -61,13 +62,21 @@ class FoundRun:
         return self.run
 
     def audit(self, weights: str = "last", split: str = "test") -> AuditedWeights:
-        """What was found with some of its weights on a split."""
-        audits = self.record().audits
-        for one in audits:
-            if (one.weights, one.split) == (weights, split):
-                return one
-        there = sorted({one.weights for one in audits if one.split == split})
-        raise Hole(f"weights {weights} not audited on {split} (there: {few_names(there, 5)})")
+        """What was found with some of its weights on a split.
+
+        `averaged-last` are those of its average, and without one the trained weights, `last`.
+        """
+        there = {one.weights: one for one in self.record().audits if one.split == split}
+        average, keep = average_and_keep(weights)
+        if average == AVERAGED:
+            averages = [name for name in there if name.endswith(f"-{keep}")]
+            if len(averages) > 1:
+                raise Hole(f"several averages were audited: {few_names(averages)}; name one")
+            weights = averages[0] if averages else keep
+        if weights not in there:
+            known = few_names(sorted(there), 5) or "nothing"
+            raise Hole(f"weights {weights} not audited on {split} (there: {known})")
+        return there[weights]
 
     def report(self, condition: str, weights: str = "last", split: str = "test") -> ConditionReport:
         """Class by class results under a condition, such as `clean` or `pgd-20`."""

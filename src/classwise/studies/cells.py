@@ -1,0 +1,241 @@
+"""From found runs to cells: which belong together, what is read of each, what is said below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from classwise.errors import ClasswiseError
+from classwise.judging.metrics import ConditionReport
+from classwise.report.summary import MEASURES, TAIL_SHARE, measured
+from classwise.report.summary import remarks as remarks_on
+from classwise.spelling import few_names, spell_eps
+from classwise.statistics.intervals import wilson
+from classwise.studies.artefact import PERCENT, Cell
+from classwise.studies.found import NOT_RUN, SEED, Found, FoundRun, Hole
+
+FIRST_AXES = ("row", "recipe")  # what a run is called by
+# What can be said of the classes under one condition; an error is what accuracy is not.
+SAID = {**MEASURES, "gap": "Best minus worst class", "error": "Error"}
+MOST_REMARKS = 6
+
+
+class Read(NamedTuple):
+    """One number of one run, the classes to name beside it, and its interval over images."""
+
+    rate: float
+    classes: tuple[str, ...] = ()
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that differ by their seed alone, and what they are called."""
+
+    label: str
+    runs: tuple[FoundRun, ...]
+
+
+def settings_of(found: Found, *, but: Sequence[str] = ()) -> tuple[Setting, ...]:
+    """The runs grouped by all labels but their seed and the axes `but`, in the order of the file.
+
+    They are called by their row or recipe, and by every further axis that tells two of them apart.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[FoundRun]] = {}
+    for run in found.runs:
+        key = tuple((axis, value) for axis, value in run.setting if axis not in but)
+        groups.setdefault(key, []).append(run)
+    keys = [dict(key) for key in groups]
+    axes = _telling_axes(keys)
+    labels = [_called(key, axes) or found.study.title for key in keys]
+    return tuple(
+        Setting(label, tuple(runs)) for label, runs in zip(labels, groups.values(), strict=True)
+    )
+
+
+def _telling_axes(keys: Sequence[dict[str, str]]) -> list[str]:
+    """The axes that are needed to tell settings apart; the row or recipe in any case."""
+    known = list(dict.fromkeys(axis for key in keys for axis in key))
+    chosen = [axis for axis in FIRST_AXES if axis in known][:1]
+    ordered = [*(axis for axis in FIRST_AXES if axis in known), *known]
+    for axis in dict.fromkeys(ordered):
+        told = {tuple(key.get(one) for one in chosen) for key in keys}
+        finer = {tuple(key.get(one) for one in [*chosen, axis]) for key in keys}
+        if len(finer) > len(told):
+            chosen.append(axis)
+    return chosen
+
+
+def _called(key: dict[str, str], axes: Sequence[str]) -> str:
+    words = [
+        key[axis] if axis in (*FIRST_AXES, "data", "model") else f"{axis} {key[axis]}"
+        for axis in axes
+        if axis in key
+    ]
+    return ", ".join(words)
+
+
+def cell_over(
+    runs: Sequence[FoundRun], read: Callable[[FoundRun], float | Read], unit: str = PERCENT
+) -> Cell:
+    """One cell over the seeds of a setting; seeds without a number are said in its hole.
+
+    The class named most often stands beside the number; an interval, where there is one seed.
+    """
+    settings = {run.setting for run in runs}
+    if len(settings) > 1:
+        raise ClasswiseError(
+            f"{len(settings)} settings in one cell, which only seeds may share; these runs differ "
+            f"in {few_names(_differing(runs), 5)}: name one value of it under `where`"
+        )
+    reads, holes = [], []
+    for run in runs:
+        try:
+            found = read(run)
+        except Hole as reason:
+            holes.append(str(reason))
+        else:
+            reads.append(found if isinstance(found, Read) else Read(float(found)))
+    return Cell(
+        rates=tuple(one.rate for one in reads),
+        words=_most_often(reads),
+        interval=reads[0].interval if len(reads) == 1 else None,
+        hole=_why(holes, len(runs)) or ("" if reads else NOT_RUN),
+        unit=unit,
+    )
+
+
+def _differing(runs: Sequence[FoundRun]) -> list[str]:
+    axes = dict.fromkeys(axis for run in runs for axis in run.labels if axis != SEED)
+    return [axis for axis in axes if len({run.labels.get(axis) for run in runs}) > 1]
+
+
+def _most_often(reads: Sequence[Read]) -> str:
+    """The class that is named most often, and how often where there are several seeds."""
+    named = [one.classes for one in reads if one.classes]
+    if not named:
+        return ""
+    if len(reads) == 1:
+        return few_names(named[0])
+    name, times = Counter(name for names in named for name in names).most_common(1)[0]
+    return f"{name} {times}/{len(reads)}"
+
+
+def _why(holes: Sequence[str], runs: int) -> str:
+    """Why numbers are missing; how many of the seeds, where it is not all of them."""
+    if not holes:
+        return ""
+    reasons = few_names(list(dict.fromkeys(holes)))
+    return reasons if len(holes) == runs else f"{len(holes)} of {runs} seeds missing: {reasons}"
+
+
+def read_measure(report: ConditionReport, measure: str) -> Read:
+    """One of `SAID` of a report, with the classes to name beside it and the interval."""
+    if measure == "gap":
+        return Read(report.gap)
+    rate, names = measured(report, "average" if measure == "error" else measure)
+    if rate is None:
+        raise Hole(f"{len(report.class_names)} classes: the worst {TAIL_SHARE:.0%} is of more")
+    if measure == "worst":
+        return Read(rate, names, report.worst_interval)
+    if measure in ("average", "error"):
+        size = int(report.counts.sizes.sum())
+        low, high = (float(end) for end in wilson(rate * size, size, report.level))
+        return (
+            Read(1 - rate, (), (1 - high, 1 - low))
+            if measure == "error"
+            else Read(rate, (), (low, high))
+        )
+    return Read(rate, tuple(names) if measure == "best" else ())
+
+
+def audited(found: Found, wanted: str | tuple[str, ...], weights: str = "last") -> str:
+    """The first of several conditions that was audited in some run; without any, the first.
+
+    Small scales have no AutoAttack on every row, and what stands for it is named.
+    """
+    options = (wanted,) if isinstance(wanted, str) else wanted
+    for condition in options:
+        for run in found.runs:
+            try:
+                run.report(condition, weights)
+            except Hole:
+                continue
+            return condition
+    return options[0]
+
+
+def notes_of(
+    found: Found, conditions: Iterable[str] = (), weights: Sequence[str] = ("last",)
+) -> tuple[str, ...]:
+    """What stands under every artefact: scale, seeds, attacks with radius, samples, holes."""
+    lines = [scale_note(found), _seed_note(found)]
+    for condition in dict.fromkeys(conditions):
+        lines += _condition_notes(found, condition, weights)
+    lines.append(hole_note(found))
+    audits = [audit for run in found.runs if run.run for audit in run.run.audits]
+    said = remarks_on([audit for audit in audits if audit.weights in weights])
+    lines += said[:MOST_REMARKS]
+    if len(said) > MOST_REMARKS:
+        lines.append(f"{len(said) - MOST_REMARKS} more remarks are in the reports of the runs.")
+    return tuple(line for line in lines if line)
+
+
+def scale_note(found: Found) -> str:
+    """At which scale the numbers were made.
+
+    What is not the paper's scale says so, beside every number.
+    """
+    words = f": {found.scale_words}" if found.scale_words else ""
+    other = "" if found.scale == "paper" else "; not the paper's scale"
+    return f"Scale {found.scale}{words}{other}."
+
+
+def _seed_note(found: Found) -> str:
+    counts = sorted({len(one.runs) for one in settings_of(found)})
+    if not counts:
+        return "No run belongs to this."
+    if counts == [1]:
+        return "One seed."
+    many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Mean ± sample deviation over {many} seeds."
+
+
+def _condition_notes(found: Found, condition: str, weights: Sequence[str]) -> list[str]:
+    """Radius, norm, verdict and samples of a condition over all runs."""
+    threats: dict[str, dict[str, None]] = {}
+    for run in found.runs:
+        for one in weights:
+            try:
+                words, radius = _threat(run, condition, one)
+            except Hole:
+                continue
+            threats.setdefault(words, {})[radius] = None
+    return [words.format(few_names(list(radii), 6)) for words, radii in threats.items()]
+
+
+def _threat(run: FoundRun, condition: str, weights: str) -> tuple[str, str]:
+    """What is said of a condition, with a place for its radius, and the radius."""
+    report = run.report(condition, weights)
+    about = run.audit(weights).report.about
+    sizes = report.counts.sizes
+    low, high = int(sizes.min()), int(sizes.max())
+    each = f"{low}" if low == high else f"{low} to {high}"
+    name = report.condition.replace("{", "{{").replace("}", "}}")
+    images = f"{int(sizes.sum())} images, {each} per class."
+    if report.kind in ("clean", "shift"):
+        return f"{name}: {images}", ""
+    norm, verdict = (str(getattr(report, f) or about.get(f, "")) for f in ("norm", "verdict"))
+    radius = spell_eps(report.eps) if report.eps is not None else str(about.get("eps", "?"))
+    return f"{name} ({norm}, eps {{}}, verdict {verdict}): {images}", radius
+
+
+def hole_note(found: Found) -> str:
+    """How many runs have no record, and why."""
+    reasons = Counter(run.why or NOT_RUN for run in found.runs if run.run is None)
+    if not reasons:
+        return ""
+    words = few_names([f"{why} ({many})" for why, many in reasons.most_common()])
+    return f"{reasons.total()} of {len(found.runs)} runs are missing: {words}."
