@@ -14,7 +14,8 @@ from classwise.errors import ClasswiseError
 from classwise.statistics.worst_class import OverSeeds, over_seeds
 from classwise.studies.found import Found
 
-PERCENT = "%"
+PERCENT = "%"  # rates in [0, 1] that are printed in per cent
+POINTS = "points"  # differences of rates, printed in points of a per cent with their sign
 
 
 class ArtefactOptions(BaseModel):
@@ -51,7 +52,7 @@ class Cell:
     paper: float | None = None  # the paper's own number, in the unit as printed
     doubtful: str = ""  # why the paper's number is not to be relied on
     hole: str = ""  # why there is no number
-    unit: str = PERCENT  # "%": rates are printed in per cent; otherwise printed as they are
+    unit: str = PERCENT  # or POINTS; with any other, numbers are printed as they are
 
     def __post_init__(self) -> None:
         if any(not math.isfinite(rate) for rate in self.rates):
@@ -101,7 +102,7 @@ class Figure:
     series: tuple[Series, ...] = ()
     title: str = ""
     panels: tuple[Figure, ...] = ()  # side by side, each a picture of its own, instead of series
-    unit: str = PERCENT  # "%": rates are drawn in per cent; otherwise as they are
+    unit: str = PERCENT  # or POINTS; with any other, numbers are drawn as they are
     log_x: bool = False
     level: float | None = None  # a horizontal line to compare with, such as chance
 
