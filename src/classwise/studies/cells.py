@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from classwise.errors import ClasswiseError
+from pydantic import AfterValidator
+
+from classwise.attacks.names import named_condition
+from classwise.errors import ClasswiseError, unknown
 from classwise.judging.metrics import ConditionReport
 from classwise.report.summary import MEASURES, TAIL_SHARE, measured
 from classwise.report.summary import remarks as remarks_on
@@ -20,6 +23,17 @@ FIRST_AXES = ("row", "recipe")  # what a run is called by
 # What can be said of the classes under one condition; an error is what accuracy is not.
 SAID = {**MEASURES, "gap": "Best minus worst class", "error": "Error"}
 MOST_REMARKS = 6
+
+
+def _known_measure(name: str) -> str:
+    if name not in SAID:
+        raise unknown("measure", name, SAID)
+    return name
+
+
+# What a study file writes: refused where it is read, not when all has run.
+Measure = Annotated[str, AfterValidator(_known_measure)]
+ConditionName = Annotated[str, AfterValidator(lambda text: named_condition(text)[0])]
 
 
 class Read(NamedTuple):
@@ -151,20 +165,10 @@ def read_measure(report: ConditionReport, measure: str) -> Read:
     return Read(rate, tuple(names) if measure == "best" else ())
 
 
-def audited(found: Found, wanted: str | tuple[str, ...], weights: str = "last") -> str:
-    """The first of several conditions that was audited in some run; without any, the first.
-
-    Small scales have no AutoAttack on every row, and what stands for it is named.
-    """
-    options = (wanted,) if isinstance(wanted, str) else wanted
-    for condition in options:
-        for run in found.runs:
-            try:
-                run.report(condition, weights)
-            except Hole:
-                continue
-            return condition
-    return options[0]
+def condition_words(found: Found, condition: str) -> str:
+    """A condition as a heading names it, and what stands for it at this scale."""
+    other = found.stand_in(condition)
+    return condition if other == condition else f"{condition} (here {other})"
 
 
 def notes_of(

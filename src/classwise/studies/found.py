@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from classwise.errors import unknown
@@ -44,6 +44,9 @@ class FoundRun:
     labels: Mapping[str, str]  # as the file writes them: row, recipe, eps, data, model, seed, ...
     run: ReportRun | None = None  # None: a hole
     why: str = ""  # of a hole
+    stand_ins: Mapping[str, str] = field(
+        default_factory=dict
+    )  # attack of the file -> at this scale
 
     @property
     def seed(self) -> str:
@@ -79,8 +82,12 @@ class FoundRun:
         return there[weights]
 
     def report(self, condition: str, weights: str = "last", split: str = "test") -> ConditionReport:
-        """Class by class results under a condition, such as `clean` or `pgd-20`."""
+        """Class by class results under a condition, such as `clean` or `pgd-20`.
+
+        Where another attack stands for it at this scale, the report says which.
+        """
         found = self.audit(weights, split).report
+        condition = self.stand_ins.get(condition, condition)
         meant = conditions_meant(condition, found)
         if not meant:
             raise Hole(f"{condition} not audited (there: {few_names(list(found), 5)})")
@@ -104,6 +111,11 @@ class Found:
     def axes(self) -> tuple[str, ...]:
         """All labels that some run has."""
         return tuple(dict.fromkeys(axis for one in self.runs for axis in one.labels))
+
+    def stand_in(self, condition: str) -> str:
+        """What a condition of the file is at this scale."""
+        found = (run.stand_ins[condition] for run in self.runs if condition in run.stand_ins)
+        return next(found, condition)
 
     def where(self, **labels: str) -> tuple[FoundRun, ...]:
         """The runs with these labels; an axis that no run has is refused."""
