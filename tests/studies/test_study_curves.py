@@ -147,7 +147,7 @@ def test_panels_and_lines_follow_the_options():
 def test_every_class_has_a_line_of_its_settings():
     margins = (ROWS * 0.05).tolist()
     found = found_runs(({"recipe": "at+ccm"}, record(history({}, settings={"margin": margins}))))
-    made = curves(found, options(of=["settings:margin"], classes=["every class"], panels=[]))
+    made = curves(found, options(of=["settings:margin"], classes=["all"], panels=[]))
     assert [series.name for series in made.figure.series] == [f"at+ccm, {name}" for name in NAMES]
     assert made.figure.unit == ""
     assert column(made, "last", "at+ccm, bee").rates == (margins[-1][1],)

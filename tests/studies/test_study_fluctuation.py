@@ -84,7 +84,7 @@ def sweep(values=("4/255", "8/255", "16/255"), seeds=("0", "1")):
             made[value, seed] = np.array([0.1, 0.3, 0.5, 0.7]) + 0.05 * n + noise
     pairs = [
         (
-            {"recipe": "at", axis: value, "seed": seed},
+            {"recipe": "at", "eps": value, "seed": seed},
             record(history({"test:pgd-10": rows.tolist()})),
         )
         for (value, seed), rows in made.items()

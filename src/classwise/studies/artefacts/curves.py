@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -20,7 +20,7 @@ from classwise.studies.epochs import OVERALL, WORST, OverEpochs, gaps
 from classwise.studies.found import Found, Hole
 from classwise.studies.looks import Look, LookOption, SeedsOver, split_notes
 
-CLASS, LOOK, EVERY = "class", "look", "every class"
+CLASS, LOOK, EVERY = "class", "look", "all"
 
 
 class CurvesOptions(ArtefactOptions):
@@ -29,12 +29,13 @@ class CurvesOptions(ArtefactOptions):
     Ahn, figures 2, 7 and 8: classes = ["chair", "fox"], of = ["train:clean", "train:robust"],
     panels = ["class", "look"]; figures 3, 9 and 10: the same with one look over methods. Wei,
     figure 2 (a): classes = ["overall"], of = ["test:robust"]; figure 5 (b): of =
-    ["settings:margin"], classes = ["every class"]; the β of each class: ["settings:beta"]. Benz,
+    ["settings:margin"], classes = ["all"]; the β of each class: ["settings:beta"]. Benz,
     section 3.1: every class during the whole training.
     """
 
+    kind: Literal["curves"]
     of: tuple[LookOption, ...] = Field(min_length=1)
-    classes: tuple[str, ...] = (OVERALL, WORST)  # names, overall, worst, or "every class"
+    classes: tuple[str, ...] = (OVERALL, WORST)  # names, overall, worst, or "all"
     panels: tuple[str, ...] = (CLASS,)  # "class", "look" or axes: each combination is one panel
 
     @model_validator(mode="after")
@@ -120,7 +121,7 @@ def _of_setting(
 
 
 def _names(classes: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The classes that are meant; "every class" stays as it is where nobody knows them."""
+    """The classes that are meant; "all" stays as it is where nobody knows them."""
     found = list[str]()
     for name in classes:
         found += known if name == EVERY and known else [name]

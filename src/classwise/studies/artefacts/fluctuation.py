@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ class FluctuationOptions(ArtefactOptions):
     to 120 of 200 as within = [0.5, 0.6].
     """
 
+    kind: Literal["fluctuation"]
     of: tuple[LookOption, ...] = Field(min_length=1)
     within: WindowOption = Window(0.5, 0.6)
 

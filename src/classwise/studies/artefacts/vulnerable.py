@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +22,7 @@ class VulnerableOptions(ArtefactOptions):
     Benz, section 3.1: whether the vulnerable class changes during the training.
     """
 
+    kind: Literal["vulnerable"]
     of: tuple[LookOption, ...] = Field(min_length=1)
 
 

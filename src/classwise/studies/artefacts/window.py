@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +28,7 @@ class WindowOptions(ArtefactOptions):
     [[0.75, 0.85]]. Section 3.1, that larger margins help hard classes only late: since = "8/255".
     """
 
+    kind: Literal["window"]
     axis: str
     of: tuple[LookOption, ...] = Field(min_length=1)
     windows: tuple[WindowOption, ...] = (Window(0.5, 0.6), Window(0.9, 1.0))
