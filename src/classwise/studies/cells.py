@@ -4,44 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator
-
-from classwise.attacks.names import named_condition
-from classwise.errors import ClasswiseError, unknown
-from classwise.judging.metrics import ConditionReport
-from classwise.report.summary import MEASURES, TAIL_SHARE, measured
+from classwise.errors import ClasswiseError
+from classwise.judging.audits import AuditedWeights
 from classwise.report.summary import remarks as remarks_on
 from classwise.spelling import few_names, spell_eps
-from classwise.statistics.intervals import wilson
-from classwise.studies.artefact import PERCENT, Cell
+from classwise.studies.artefact import PERCENT, Cell, Series
 from classwise.studies.found import NOT_RUN, SEED, Found, FoundRun, Hole
+from classwise.studies.readings import Read, report_of
 
 FIRST_AXES = ("row", "recipe")  # what a run is called by
-# What can be said of the classes under one condition; an error is what accuracy is not.
-SAID = {**MEASURES, "gap": "Best minus worst class", "error": "Error"}
 MOST_REMARKS = 6
-
-
-def _known_measure(name: str) -> str:
-    if name not in SAID:
-        raise unknown("measure", name, SAID)
-    return name
-
-
-# What a study file writes: refused where it is read, not when all has run.
-Measure = Annotated[str, AfterValidator(_known_measure)]
-ConditionName = Annotated[str, AfterValidator(lambda text: named_condition(text)[0])]
-
-
-class Read(NamedTuple):
-    """One number of one run, the classes to name beside it, and its interval over images."""
-
-    rate: float
-    classes: tuple[str, ...] = ()
-    interval: tuple[float, float] | None = None
+NO_CLASS = "no class known yet"  # the one line of a table without any run
+NO_SUCH_RUN = "the study has no such run"
 
 
 @dataclass(frozen=True)
@@ -116,9 +93,24 @@ def cell_over(
         rates=tuple(one.rate for one in reads),
         words=_most_often(reads),
         interval=reads[0].interval if len(reads) == 1 else None,
-        hole=_why(holes, len(runs)) or ("" if reads else NOT_RUN),
+        hole=_why(holes, len(runs)) or ("" if reads else NO_SUCH_RUN),
         unit=unit,
     )
+
+
+def band(cells: Sequence[Cell]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Mean minus and plus the deviation over seeds; a gap where there is no deviation."""
+    overs = [cell.over if len(cell.rates) > 1 else None for cell in cells]
+    low = tuple(None if over is None else over.mean - over.deviation for over in overs)
+    return low, tuple(None if over is None else over.mean + over.deviation for over in overs)
+
+
+def line_of(name: str, x: tuple[float, ...] | tuple[str, ...], cells: Sequence[Cell]) -> Series:
+    """Means of cells as a line, bars or points, with the band of their seeds."""
+    low, high = band(cells)
+    known = any(end is not None for end in low)
+    y = tuple(cell.mean for cell in cells)
+    return Series(name, x, y, low if known else None, high if known else None)
 
 
 def _differing(runs: Sequence[FoundRun]) -> list[str]:
@@ -145,24 +137,18 @@ def _why(holes: Sequence[str], runs: int) -> str:
     return reasons if len(holes) == runs else f"{len(holes)} of {runs} seeds missing: {reasons}"
 
 
-def read_measure(report: ConditionReport, measure: str) -> Read:
-    """One of `SAID` of a report, with the classes to name beside it and the interval."""
-    if measure == "gap":
-        return Read(report.gap)
-    rate, names = measured(report, "average" if measure == "error" else measure)
-    if rate is None:
-        raise Hole(f"{len(report.class_names)} classes: the worst {TAIL_SHARE:.0%} is of more")
-    if measure == "worst":
-        return Read(rate, names, report.worst_interval)
-    if measure in ("average", "error"):
-        size = int(report.counts.sizes.sum())
-        low, high = (float(end) for end in wilson(rate * size, size, report.level))
-        return (
-            Read(1 - rate, (), (1 - high, 1 - low))
-            if measure == "error"
-            else Read(rate, (), (low, high))
+def class_names(found: Found, condition: str, weights: str) -> tuple[str, ...]:
+    """The classes of all runs, which must be the same; without a run, one name that says so."""
+    seen: dict[tuple[str, ...], None] = {}
+    for run in found.runs:
+        with suppress(Hole):
+            seen[report_of(run, condition, weights).class_names] = None
+    if len(seen) > 1:
+        raise ClasswiseError(
+            f"the runs have {len(seen)} different lists of classes, which cannot stand side by "
+            "side; choose one set of data under `where`"
         )
-    return Read(rate, tuple(names) if measure == "best" else ())
+    return next(iter(seen), (NO_CLASS,))
 
 
 def condition_words(found: Found, condition: str) -> str:
@@ -179,12 +165,19 @@ def notes_of(
     for condition in dict.fromkeys(conditions):
         lines += _condition_notes(found, condition, weights)
     lines.append(hole_note(found))
-    audits = [audit for run in found.runs if run.run for audit in run.run.audits]
-    said = remarks_on([audit for audit in audits if audit.weights in weights])
+    said = remarks_on([audit for run in found.runs for audit in _audits(run, weights)])
     lines += said[:MOST_REMARKS]
     if len(said) > MOST_REMARKS:
         lines.append(f"{len(said) - MOST_REMARKS} more remarks are in the reports of the runs.")
     return tuple(line for line in lines if line)
+
+
+def _audits(run: FoundRun, weights: Sequence[str]) -> list[AuditedWeights]:
+    found = []
+    for one in weights:
+        with suppress(Hole):
+            found.append(run.audit(one))
+    return found
 
 
 def scale_note(found: Found) -> str:

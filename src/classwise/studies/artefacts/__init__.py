@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from classwise.studies.artefact import Kind
+from classwise.studies.artefacts.classes import ClassesOptions, classes
+from classwise.studies.artefacts.corruptions import CorruptionsOptions, corruptions
 from classwise.studies.artefacts.curves import CurvesOptions, curves
+from classwise.studies.artefacts.factors import FactorsOptions, factors
+from classwise.studies.artefacts.false_positives import FalsePositivesOptions, false_positives
 from classwise.studies.artefacts.fluctuation import FluctuationOptions, fluctuation
+from classwise.studies.artefacts.outputs import OutputsOptions, outputs
+from classwise.studies.artefacts.ranking import RankingOptions, ranking
+from classwise.studies.artefacts.sweep import SweepOptions, sweep
+from classwise.studies.artefacts.table import TableOptions, table
 from classwise.studies.artefacts.vulnerable import VulnerableOptions, vulnerable
 from classwise.studies.artefacts.window import WindowOptions, window
 
 KINDS: dict[str, Kind] = {
+    "table": Kind(TableOptions, table),
+    "sweep": Kind(SweepOptions, sweep),
+    "classes": Kind(ClassesOptions, classes),
+    "ranking": Kind(RankingOptions, ranking),
+    "corruptions": Kind(CorruptionsOptions, corruptions),
+    "false-positives": Kind(FalsePositivesOptions, false_positives),
+    "outputs": Kind(OutputsOptions, outputs),
+    "factors": Kind(FactorsOptions, factors),
     "curves": Kind(CurvesOptions, curves),
     "vulnerable": Kind(VulnerableOptions, vulnerable),
     "fluctuation": Kind(FluctuationOptions, fluctuation),

@@ -9,17 +9,15 @@ from pydantic import Field
 
 from classwise.studies.artefact import Artefact, ArtefactOptions, Cell
 from classwise.studies.cells import (
-    ConditionName,
-    Measure,
     Setting,
     cell_over,
     condition_words,
     notes_of,
-    read_measure,
     settings_of,
 )
 from classwise.studies.found import Found
 from classwise.studies.papers.cells import PaperColumn, paper_cell
+from classwise.studies.readings import ConditionName, Measure, read_run
 
 
 class Column(NamedTuple):
@@ -73,7 +71,7 @@ def table(found: Found, options: TableOptions) -> Artefact:
 def _cell(found: Found, setting: Setting, column: Column, options: TableOptions) -> Cell:
     ours = cell_over(
         setting.runs,
-        lambda run: read_measure(run.report(column.condition, column.weights), column.measure),
+        lambda run: read_run(run, *column),
     )
     labels = setting.runs[0].labels
     if not (options.paper_table and "row" in labels):
