@@ -5,6 +5,7 @@ from classwise.cli import (  # noqa: F401  (their commands join the app)
     caching,
     comparing,
     lists,
+    studying,
     training,
     universality,
 )

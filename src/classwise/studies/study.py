@@ -129,7 +129,7 @@ class Study(Table):
     paper: str = ""  # a key of the papers, or nothing
     source: str = ""  # what of the paper it is
     shows: str = ""
-    runs: tuple[Block, ...] = Field(min_length=1)
+    runs: tuple[Block, ...] = ()  # none where all is computed, as of a toy
     audit: tuple[Audit, ...] = (Audit(),)
     watch: Watch | None = None
     artefact: tuple[dict[str, Any], ...] = ()  # as written; `artefacts` has them read
