@@ -1,4 +1,4 @@
-"""Simulate how often the intervals of effects hold the truth, and print the table of docs/effects.md.
+"""Simulate how often intervals of effects hold the truth; print the table of docs/effects.md.
 
 python benchmarks/effects.py [repetitions]
 """
@@ -15,7 +15,9 @@ from scipy import stats
 from classwise.statistics import effects
 from classwise.statistics.intervals import Rates
 
-SHARED, BETWEEN = 0.6, 0.06  # part of an image's luck that all networks share; seeds' deviation
+# Parts of an image's luck: what all networks share, what those trained alike share, each one's own.
+SHARED, ALIKE, OWN = 0.5, 0.2, 0.3
+BETWEEN = 0.06  # deviation of a class from seed to seed, in units of that luck
 MEASURES = ("average", "worst", "spread")
 
 
@@ -27,7 +29,7 @@ class Truth(NamedTuple):
     seeds: int
     left: Rates
     right: Rates
-    between: float = BETWEEN  # deviation of a class from seed to seed, in units of an image's luck
+    between: float = BETWEEN
 
     def thresholds(self, seeds: int, random: np.random.Generator) -> Rates:
         """What each class of each trained network has over luck: seeds × 2 × classes."""
@@ -54,9 +56,10 @@ def draw(truth: Truth, random: np.random.Generator) -> tuple[npt.NDArray[np.int6
     """Labels and verdicts (seeds × 2 × images) of one whole experiment."""
     classes = len(truth.left)
     labels = np.repeat(np.arange(classes), truth.per_class)
-    luck = random.normal(size=len(labels)) * np.sqrt(SHARED)
-    own = random.normal(size=(truth.seeds, 2, len(labels))) * np.sqrt(1 - SHARED)
-    return labels, truth.thresholds(truth.seeds, random)[..., labels] > luck + own
+    luck = random.normal(0, np.sqrt(SHARED), len(labels))
+    luck = luck + random.normal(0, np.sqrt(ALIKE), (2, len(labels)))
+    luck = luck + random.normal(0, np.sqrt(OWN), (truth.seeds, 2, len(labels)))
+    return labels, truth.thresholds(truth.seeds, random)[..., labels] > luck
 
 
 def coverage(truth: Truth, repetitions: int, seed: int) -> dict[str, tuple[float, ...]]:

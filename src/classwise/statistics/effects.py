@@ -71,7 +71,8 @@ def paired_effects(
 
     >>> labels, right = np.zeros(50, int), np.zeros((3, 2, 50), bool)
     >>> right[:, 0, :30] = right[:, 1, :20] = True
-    >>> [found] = paired_effects(labels, right, [lambda rates: rates[..., 0, 0] - rates[..., 1, 0]], 1)
+    >>> gained = difference([lambda rates: rates[..., 0, 0]], [lambda rates: rates[..., 1, 0]])
+    >>> [found] = paired_effects(labels, right, [gained], 1)
     >>> round(found.value, 2), found.low < 0.2 < found.high, found.seeds
     (0.2, True, 3)
     """
@@ -158,3 +159,40 @@ def tail(rates: Rates, share: float = 0.1) -> Rates:
 def one_class(number: int) -> Measure:
     """The accuracy of one class."""
     return lambda rates: rates[..., number]
+
+
+def difference(left: Sequence[Of], right: Sequence[Of]) -> Of:
+    """The sum of some figures less that of others."""
+
+    def of(rates: Rates) -> Rates:
+        found: Rates = np.zeros(rates.shape[:-2])
+        for sign, sides in ((1, left), (-1, right)):
+            for side in sides:
+                found = found + sign * side(rates)
+        return found
+
+    return of
+
+
+def relative(left: Of, right: Of) -> Of:
+    """(left − right)/right; nan where there is nothing to compare with, which is refused later."""
+
+    def of(rates: Rates) -> Rates:
+        base = right(rates)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found: Rates = np.where(base > 0, left(rates) / base - 1, np.nan)
+        return found
+
+    return of
+
+
+def share_over(left: Sequence[Of], right: Sequence[Of]) -> Of:
+    """Of all pairs of figures, those with the left one over the right one; a tie is half."""
+
+    def of(rates: Rates) -> Rates:
+        found: Rates = np.zeros(rates.shape[:-2])
+        for one, other in zip(left, right, strict=True):
+            found = found + (np.sign(one(rates) - other(rates)) + 1) / 2
+        return found / len(left)
+
+    return of

@@ -33,14 +33,19 @@ class Term:
         >>> Term.read("recipe=at;eps=8/255;condition=clean").labels
         (('recipe', 'at'), ('eps', '8/255'))
         """
-        pairs = [tuple(part.strip().partition("=")[::2]) for part in text.split(";")]
-        if any(not (axis and value) for axis, value in pairs):
-            raise ClasswiseError(f"cannot read {text!r}; write axis=value;axis=value")
+        pairs = []
+        for part in text.split(";"):
+            axis, _, value = part.strip().partition("=")
+            if not (axis and value):
+                raise ClasswiseError(f"cannot read {text!r}; write axis=value;axis=value")
+            pairs.append((axis, value))
         own = {axis: value for axis, value in pairs if axis in OWN}
         return cls(tuple((a, v) for a, v in pairs if a not in OWN), **own)
 
     def __str__(self) -> str:
-        return ", ".join(value if axis == "row" else f"{axis} {value}" for axis, value in self.labels)
+        return ", ".join(
+            value if axis == "row" else f"{axis} {value}" for axis, value in self.labels
+        )
 
 
 Sum: TypeAlias = tuple[Term, ...]
@@ -83,7 +88,9 @@ class Claim:
         if self.sign not in get_args(Sign):
             raise unknown(f"sign of the claim {self.id}", self.sign, get_args(Sign))
         if (self.sign in ("<", ">", "~")) != (self.bound is not None):
-            raise ClasswiseError(f"the claim {self.id}: a bound goes with <, > or ~, and only there")
+            raise ClasswiseError(
+                f"the claim {self.id}: a bound goes with <, > or ~, and only there"
+            )
         if self.studies and self.kind not in ("same", "number") and not self.sign:
             raise ClasswiseError(f"the claim {self.id} does not say which way it goes")
         if self.studies and self.kind in ("difference", "relative", "share") and not self.left:
@@ -118,10 +125,15 @@ def read_claim(line: dict[str, str]) -> Claim:
     kind = cast(Kind, line["kind"])
     plain = kind in ("same", "cell")
     return Claim(
-        *(line[key] for key in ("id", "paper", "section", "words")),
-        tuple(name.strip() for name in line["study"].split("|") if name.strip()),
-        kind,
-        *(line[key] for key in ("measure", "condition", "weights")),
+        id=line["id"],
+        paper=line["paper"],
+        section=line["section"],
+        words=line["words"],
+        studies=tuple(name.strip() for name in line["study"].split("|") if name.strip()),
+        kind=kind,
+        measure=line["measure"],
+        condition=line["condition"],
+        weights=line["weights"],
         left=() if plain else _alternatives(line["left"]),
         right=() if plain else _alternatives(line["right"]),
         value=float(line["value"]) if line["value"] else None,
