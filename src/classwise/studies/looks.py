@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -157,6 +157,7 @@ def over_epochs(found: FoundRun, look: Look) -> OverEpochs:
     if not run.history:
         raise Hole("the record has no history of the training")
     rows = [(line["epoch"], _there(line, look)) for line in run.history]
+    look = replace(look, seen=found.stand_ins.get(look.seen, look.seen))
     name = _meant(look, run, list(dict.fromkeys(key for _, there in rows for key in there)))
     looks = [(epoch, there[name]) for epoch, there in rows if name in there]
     values = [one if isinstance(one, Mapping) else _of_settings(one) for _, one in looks]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from classwise.studies.artefact import Kind
 from classwise.studies.artefacts.classes import ClassesOptions, classes
+from classwise.studies.artefacts.convergence import ConvergenceOptions, convergence
 from classwise.studies.artefacts.corruptions import CorruptionsOptions, corruptions
 from classwise.studies.artefacts.curves import CurvesOptions, curves
 from classwise.studies.artefacts.factors import FactorsOptions, factors
@@ -11,6 +12,7 @@ from classwise.studies.artefacts.false_positives import FalsePositivesOptions, f
 from classwise.studies.artefacts.fluctuation import FluctuationOptions, fluctuation
 from classwise.studies.artefacts.outputs import OutputsOptions, outputs
 from classwise.studies.artefacts.ranking import RankingOptions, ranking
+from classwise.studies.artefacts.selection import SelectionOptions, selection
 from classwise.studies.artefacts.sweep import SweepOptions, sweep
 from classwise.studies.artefacts.table import TableOptions, table
 from classwise.studies.artefacts.vulnerable import VulnerableOptions, vulnerable
@@ -29,4 +31,6 @@ KINDS: dict[str, Kind] = {
     "vulnerable": Kind(VulnerableOptions, vulnerable),
     "fluctuation": Kind(FluctuationOptions, fluctuation),
     "window": Kind(WindowOptions, window),
+    "selection": Kind(SelectionOptions, selection),
+    "convergence": Kind(ConvergenceOptions, convergence),
 }
