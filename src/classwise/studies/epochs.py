@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -14,6 +15,19 @@ from classwise.statistics.intervals import Rates
 from classwise.studies.found import Hole
 
 OVERALL, WORST = "overall", "worst"
+ALL = "all"  # every class
+
+
+def classes_meant(classes: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The classes that are meant; `all` stays as it is where nobody knows them.
+
+    >>> classes_meant(["overall", "all"], ["cat", "dog"]), classes_meant(["all"], [])
+    (['overall', 'cat', 'dog'], ['all'])
+    """
+    found = list[str]()
+    for name in classes:
+        found += known if name == ALL and known else [name]
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)

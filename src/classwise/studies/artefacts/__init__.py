@@ -11,6 +11,7 @@ from classwise.studies.artefacts.factors import FactorsOptions, factors
 from classwise.studies.artefacts.false_positives import FalsePositivesOptions, false_positives
 from classwise.studies.artefacts.fluctuation import FluctuationOptions, fluctuation
 from classwise.studies.artefacts.outputs import OutputsOptions, outputs
+from classwise.studies.artefacts.overfitting import OverfittingOptions, overfitting
 from classwise.studies.artefacts.ranking import RankingOptions, ranking
 from classwise.studies.artefacts.selection import SelectionOptions, selection
 from classwise.studies.artefacts.sweep import SweepOptions, sweep
@@ -33,4 +34,5 @@ KINDS: dict[str, Kind] = {
     "window": Kind(WindowOptions, window),
     "selection": Kind(SelectionOptions, selection),
     "convergence": Kind(ConvergenceOptions, convergence),
+    "overfitting": Kind(OverfittingOptions, overfitting),
 }

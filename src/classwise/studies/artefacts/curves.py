@@ -16,11 +16,11 @@ from classwise.errors import ClasswiseError
 from classwise.statistics.intervals import Rates
 from classwise.studies.artefact import PERCENT, Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import Setting, notes_of, settings_of
-from classwise.studies.epochs import OVERALL, WORST, OverEpochs, gaps
+from classwise.studies.epochs import OVERALL, WORST, OverEpochs, classes_meant, gaps
 from classwise.studies.found import Found, Hole
 from classwise.studies.looks import Look, LookOption, SeedsOver, split_notes
 
-CLASS, LOOK, EVERY = "class", "look", "all"
+CLASS, LOOK = "class", "look"
 
 
 class CurvesOptions(ArtefactOptions):
@@ -110,7 +110,7 @@ def _of_setting(
 ) -> Iterator[Line]:
     """The lines of runs that differ in their seed alone, under one look."""
     seeds = SeedsOver.of(setting.runs, look)
-    for name in _names(options.classes, seeds.known[0].class_names if seeds.known else ()):
+    for name in classes_meant(options.classes, seeds.known[0].class_names if seeds.known else ()):
         title, words = list(panel), [setting.label]
         for axis, value, several in ((CLASS, name, True), (LOOK, str(look), len(options.of) > 1)):
             if axis in options.panels:
@@ -118,14 +118,6 @@ def _of_setting(
             elif several:
                 words.append(value)
         yield Line(", ".join(title), ", ".join(words), look, name, seeds)
-
-
-def _names(classes: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The classes that are meant; "all" stays as it is where nobody knows them."""
-    found = list[str]()
-    for name in classes:
-        found += known if name == EVERY and known else [name]
-    return list(dict.fromkeys(found))
 
 
 def _row(line: Line) -> tuple[Cell, ...]:
