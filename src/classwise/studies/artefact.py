@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from classwise.errors import ClasswiseError
 from classwise.statistics.worst_class import OverSeeds, over_seeds
@@ -28,6 +28,13 @@ class ArtefactOptions(BaseModel):
     name: str = ""  # of its files; made of the title where nothing is said
     where: dict[str, str | tuple[str, ...]] = {}  # labels of the runs it is about; all without
     note: str = ""  # one more line under it
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if name and not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+            raise ClasswiseError(f"{name!r} is no plain name for a file; use a-z, 0-9 and -")
+        return name
 
     @property
     def file_name(self) -> str:

@@ -92,7 +92,9 @@ def _panel(axes: Any, panel: Figure) -> dict[str, Any]:
     if panel.title:
         axes.set_title(_text(panel.title, 60), fontsize=9)
     axes.set_xlabel(_text(panel.x_title, 60))
-    axes.set_ylabel(_text(_with_unit(panel.y_title, panel.unit), 60))
+    # of a map, the numbers are its colours
+    unit = "" if panel.kind == "heat" else panel.unit
+    axes.set_ylabel(_text(_with_unit(panel.y_title, unit), 60))
     if not any(value is not None for one in panel.series for value in one.y):
         axes.text(0.5, 0.5, "no numbers yet", ha="center", va="center", transform=axes.transAxes)
         axes.set(xticks=[], yticks=[])
@@ -182,7 +184,7 @@ def _heat(axes: Any, panel: Figure) -> None:
     )
     axes.set_yticks(range(len(table)), [_text(one.name, 28) for one in panel.series])
     axes.grid(visible=False)
-    axes.figure.colorbar(image, ax=axes, shrink=0.9)
+    axes.figure.colorbar(image, ax=axes, shrink=0.9, label=_with_unit("", panel.unit))
     if len(columns) * len(table) > MOST_NUMBERS:
         return
     middle = (image.norm.vmin + image.norm.vmax) / 2
@@ -200,7 +202,7 @@ def _scaled(values: Sequence[float | None], unit: str) -> list[float]:
 
 
 def _with_unit(title: str, unit: str) -> str:
-    return f"{title} ({unit})" if unit else title
+    return f"{title} ({unit})" if title and unit else title or unit
 
 
 def _text(words: str, most: int) -> str:
