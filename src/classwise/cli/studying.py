@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +87,7 @@ def study(
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option(help="One more recipe in the study digits, as at+mymodule:My. (default: none)"),
+        typer.Option(help="One more recipe in study digits, as at+mymodule:My. (default: none)"),
     ] = None,
     table: Annotated[
         Path | None, typer.Option(help="Markdown file for the table of digits. (default: in --out)")
@@ -135,7 +136,7 @@ def study(
         executor = _executor(on, many)
         work = work_of(planned, kept, imports or ())
         if dry_run or budget is not None:
-            _costs(work, many, budget, imports or [], show=dry_run)
+            _costs(work, many, budget, show=dry_run)
         if dry_run:
             return
         failed = _run(work, executor, kept, quiet)
@@ -155,10 +156,9 @@ def _executor(on: str, workers: int) -> Executor:
 
     kind, colon, address = on.partition(":")
     if kind == "ray":
-        from classwise.studies.ray import OnRay  # type: ignore[import-not-found, unused-ignore]
+        from classwise.studies.on_ray import OnRay
 
-        found: Executor = OnRay(address, workers)
-        return found
+        return OnRay(address, workers)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
     return Processes(workers)
@@ -194,14 +194,12 @@ def _write(planned: list[PlannedStudy], kept: Kept, pages: Path) -> None:
         out.print(f"Wrote {path}{words}", soft_wrap=True, highlight=False)
 
 
-def _costs(
-    work: Work, workers: int, budget: float | None, imports: list[str], *, show: bool
-) -> None:
+def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:
     """Say what is left to run and what it costs, and refuse what is over the budget."""
     from classwise.progress import spell_seconds
     from classwise.studies.costs import cost_of
 
-    cost = cost_of(list(work.runs.values()), imports)
+    cost = cost_of(list(work.runs.values()))
     if show:
         listing = Table("run", "settings", "cost", title=f"{work.done} runs are there, "
                         f"{len(work.jobs)} are left", title_justify="left")  # fmt: skip
@@ -213,8 +211,8 @@ def _costs(
         out.print(cost.words(workers), highlight=False, soft_wrap=True)
     if budget is not None and cost.hours(workers) > budget:
         raise ClasswiseError(
-            f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller --scale, "
-            "fewer --seeds, or some runs with --only"
+            f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
+            "--scale, fewer --seeds, or some runs with --only"
         )
 
 
@@ -224,8 +222,9 @@ def _list_studies() -> None:
     from classwise.studies.scale import scale_named
     from classwise.studies.study import SCALES, load_study, study_names
 
-    listing = Table("study", "paper", "table or figure", "shows", *SCALES,
-                    title="Runs, and hours of two cores by a rough count", title_justify="left")  # fmt: skip
+    title = "Runs, and what they take on two cores by a rough count"
+    heads = ("study", "paper", "table or figure", "shows", *SCALES)
+    listing = Table(*heads, title=title, title_justify="left")
     for name in study_names():
         one = load_study(name)
         cells = []
@@ -278,7 +277,7 @@ def _digits(
     out.print(f"Wrote {to}", soft_wrap=True)
 
 
-def _refuse(idle: dict[str, object], beside: str) -> None:
+def _refuse(idle: Mapping[str, object], beside: str) -> None:
     """Refuse what was given and would not be used."""
     for option, given in idle.items():
         if given not in (None, False, [], ()):

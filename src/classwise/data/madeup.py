@@ -85,7 +85,8 @@ def madeup(classes: str, size: int = 8, train: int = 20, test: int = 8) -> DataS
         )
         light = 0.5 + 0.5 * (pattern[labels] - 0.5) + 0.15 * noise
         parts.append(Dataset((255 * light.clamp(0, 1)).round().byte(), labels, names, **more))
-    return DataSource(f"madeup({classes}, size={size}, train={train}, test={test})", *parts)
+    name = f"madeup({classes}, size={size}, train={train}, test={test})"
+    return DataSource(name, parts[0], parts[1])
 
 
 def _names(classes: str) -> tuple[str, ...]:

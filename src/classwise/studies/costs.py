@@ -41,7 +41,6 @@ class Cost:
 
 def cost_of(
     runs: Sequence[PlannedRun],
-    imports: Sequence[str] = (),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Cost:
     """Time a few batches for every kind of run; seeds and radii cost the same."""

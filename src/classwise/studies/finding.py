@@ -11,15 +11,15 @@ from classwise.attacks.condition import Condition
 from classwise.attacks.names import parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError
-from classwise.judging.audits import AuditedWeights
 from classwise.judging.metrics import ClassReport
 from classwise.report.runs import ReportRun, load_runs
-from classwise.spelling import average_and_keep, conditions_meant
+from classwise.spelling import conditions_meant
 from classwise.studies.found import NOT_RUN, Found, FoundRun
+from classwise.studies.grid import weights_meant
 from classwise.studies.kept import Kept
 from classwise.studies.planned import PlannedRun
 from classwise.studies.scale import Scale, scale_of
-from classwise.studies.study import Audit, Study
+from classwise.studies.study import Study
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,12 @@ class Reader:
 def _asked(run: ReportRun, planned: PlannedRun) -> ReportRun:
     """The run with those of its audits that the study asked for; others may be other studies'."""
     threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
+    there = sorted({audited.weights for audited in run.audits})
     wanted: dict[tuple[str, str], dict[str, Condition]] = {}
     for audited in run.audits:
         for audit in planned.audits:
-            if _concerns(audit, audited):
+            named = weights_meant(there, audit.weights)
+            if audited.weights in named and audited.split == audit.split:
                 text = ",".join(audit.attacks)
                 named = {one.name: one for one in parse_conditions(text, threat, own=False)}
                 wanted.setdefault((audited.weights, audited.split), {}).update(named)
@@ -81,12 +83,6 @@ def _asked(run: ReportRun, planned: PlannedRun) -> ReportRun:
         if len(report):
             audits.append(replace(audited, report=report))
     return replace(run, audits=audits)
-
-
-def _concerns(audit: Audit, audited: AuditedWeights) -> bool:
-    keep = average_and_keep(audited.weights)[1]
-    named = audited.weights in audit.weights or keep in audit.weights
-    return named and audited.split == audit.split
 
 
 def _only(report: ClassReport, conditions: Mapping[str, Condition]) -> ClassReport:

@@ -22,6 +22,7 @@ from rich.console import Console
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
 
 Done: TypeAlias = Callable[["Job", str], None]  # a job, and why it failed; nothing: it did not
@@ -252,9 +253,15 @@ def run_job(job: Job) -> None:
 
 
 def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Those weights of a run that are named, or kept like one that is named, as every `last`.
+    """Those weights of a run that are named; `averaged-last` is its average's, or else its own.
 
-    >>> weights_meant(["best", "ema-best", "ema-last", "last"], ["last"])
-    ['ema-last', 'last']
+    >>> there = ["best", "ema-best", "ema-last", "last"]
+    >>> weights_meant(there, ["last", "averaged-best"]), weights_meant(["last"], ["averaged-last"])
+    (['ema-best', 'last'], ['last'])
     """
-    return [name for name in there if name in wanted or average_and_keep(name)[1] in wanted]
+    meant = set(wanted)
+    for average, keep in map(average_and_keep, wanted):
+        if average == AVERAGED:
+            averages = {name for name in there if name.endswith(f"-{keep}")}
+            meant |= averages or {keep}
+    return [name for name in there if name in meant]

@@ -126,15 +126,15 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
 
 def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> list[Path]:
     """Write the records of all finished runs of some studies, each once; failures go along."""
-    written, records = {}, Kept(folder, {})
+    paths, records = dict[Path, None](), Kept(folder, {})
     for planned in studies:
         for run in planned.runs:
             there = None if run.lacking else kept.covering(run)
             if there is not None and there.finished == there.epochs:
-                written.setdefault(there.path, lambda path=there.path: keep_record(path, folder))
+                paths[there.path] = None
             if not run.lacking:
                 records.note_failure(run.key, kept.failure(run.key))
-    return [make() for make in written.values()]
+    return [keep_record(path, folder) for path in paths]
 
 
 def _head(found: Found, study: Study) -> list[str]:

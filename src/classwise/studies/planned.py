@@ -98,7 +98,7 @@ def plan(
     """
     scale = scale_of(study, scale_name)
     audits, found = scale.audits(study.audits_at(scale_name)), []
-    for number, block in enumerate(study.runs, 1):
+    for number, block in _blocks(study, scale_name):
         lacking = _lacking(study, block, scale)
         for point in _points(study, block, scale):
             try:
@@ -117,7 +117,7 @@ def plan(
 def count_runs(study: Study, scale_name: str) -> int:
     """How many runs a study has at a scale, those that lack their data left out."""
     scale, many = scale_of(study, scale_name), 0
-    for block in study.runs:
+    for _, block in _blocks(study, scale_name):
         if not _lacking(study, block, scale):
             each = len(list(_points(study, block, scale)))
             many += each * len(_seeds(study, block, scale, None))
@@ -147,6 +147,12 @@ def _fits(run: PlannedRun, pattern: str) -> bool:
         for pair in words
         for word in pair
     )
+
+
+def _blocks(study: Study, scale_name: str) -> list[tuple[int, Block]]:
+    """The blocks that a scale has, with their places in the file."""
+    every = enumerate(study.runs, 1)
+    return [(n, block) for n, block in every if not block.scales or scale_name in block.scales]
 
 
 def _lacking(study: Study, block: Block, scale: Scale) -> str:
@@ -185,14 +191,14 @@ def _points(study: Study, block: Block, scale: Scale) -> Iterator[_Point]:
             options = {n: v for n, v in said_here.items() if n in TrainConfig.model_fields}
             methods = {n: v for n, v in said_here.items() if n not in options}
             labels = {**head.labels, **{name: said(value) for name, value in said_here.items()}}
-            yield head._replace(
-                labels=labels, options={**head.options, **options}, methods=methods
-            )
+            yield head._replace(labels=labels, options={**head.options, **options}, methods=methods)
 
 
 def _of_recipes(block: Block) -> Iterator[_Point]:
-    for text in block.recipe:
-        yield _Point({"recipe": text}, text, block.preset or "paper", {}, {})
+    rows = block.row * len(block.recipe) if len(block.row) == 1 else block.row
+    for number, text in enumerate(block.recipe):
+        row = {"row": rows[number]} if rows else {}
+        yield _Point({**row, "recipe": text}, text, block.preset or "paper", {}, {})
 
 
 def _of_rows(block: Block, data: tuple[Any, ...]) -> Iterator[_Point]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from classwise.attacks.corruption import with_corruptions
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import given_path
 from classwise.studies.artefact import ArtefactOptions
@@ -30,16 +30,18 @@ class Table(BaseModel):
 
 
 class Audit(Table):
-    """What is looked at once a run is trained.
+    """What is looked at once a run is trained, in the words of `classwise audit`.
 
-    `last` and `best` mean those weights of the model and of each of its averages; `fawa-last` only
-    that one. Weights that a run does not have are passed over, so that they show as a hole.
+    `averaged-last` are the last weights of a run's average, and of one without any its own. Weights
+    that a run does not have are passed over, so that they show as a hole.
     """
 
-    attacks: tuple[str, ...] = ("clean", "pgd-20")  # as in `classwise audit --attacks`
+    attacks: tuple[str, ...] = Field(("clean", "pgd-20"), min_length=1)
+    corruptions: str = ""  # c15, or fog,snow; they are put among the attacks
+    severity: str = ""  # of corruptions: 3, 1-5 or 1,3,5
     weights: tuple[str, ...] = ("last",)
-    limit: int = Field(0, ge=0)  # so many images, balanced; 0 is all
-    seeds: int = Field(0, ge=0)  # only of the first so many seeds; 0 is all
+    limit: Annotated[int, Field(ge=0)] = 0  # so many images, balanced; 0 is all
+    seeds: Annotated[int, Field(ge=0)] = 0  # only of the first so many seeds; 0 is all
     split: str = "test"
 
     @field_validator("attacks", "weights", mode="before")
@@ -47,12 +49,23 @@ class Audit(Table):
     def _listed(cls, value: Any) -> Any:
         return listed(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _corrupted(cls, table: Any) -> Any:
+        """Put every corruption at every severity behind the attacks."""
+        if not isinstance(table, dict) or not (table.get("corruptions") or table.get("severity")):
+            return table
+        wanted, severity = (table.get(name) or None for name in ("corruptions", "severity"))
+        made = str(with_corruptions("clean", wanted, severity, None)).split(",")[1:]
+        attacks = dict.fromkeys([*listed(table.get("attacks", ())), *made])
+        return {**table, "attacks": tuple(attacks), "corruptions": "", "severity": ""}
+
 
 class Watch(Table):
     """Passive looks while a run is trained, as in `classwise train --watch`."""
 
     looks: str
-    every: int = Field(1, ge=1)  # epochs
+    every: Annotated[int, Field(ge=1)] = 1  # epochs
 
 
 class Block(Table):
@@ -60,10 +73,12 @@ class Block(Table):
 
     rows: tuple[str, ...] = ()  # `wei 1`: rows of a paper's table; `wei 1: AT + CFA` one of them
     recipe: tuple[str, ...] = ()  # or recipes as people write them
+    row: tuple[str, ...] = ()  # of recipes: what each, or all, is called in a table
     variants: bool = False  # of rows: also what the released code does instead
     preset: str = ""  # of recipes: what they leave open; of rows it is their own
     seeds: tuple[int, ...] = (0,)
     need: str = ""  # data that some scales cannot have
+    scales: tuple[str, ...] = ()  # only at these; without at all
     settings: Settings = {}  # training options and METHOD.OPTION, each with all its values
 
     @model_validator(mode="before")
@@ -77,7 +92,7 @@ class Block(Table):
             raise unknown("option of [[runs]]", "settings", _names(cls))
         rest = {name: value for name, value in table.items() if name not in own}
         found = {**own, "settings": settings_of(rest, _names(cls))}
-        for name in ("rows", "recipe"):
+        for name in ("rows", "recipe", "row", "scales"):
             found[name] = listed(own.get(name, ()))
         found["seeds"] = seeds_of(own.get("seeds", 1))
         return found
@@ -92,6 +107,14 @@ class Block(Table):
             )
         if self.recipe and self.variants:
             raise ClasswiseError("variants is for rows of a table; recipes say what they are")
+        if self.row and (self.rows or len(self.row) not in (1, len(self.recipe))):
+            raise ClasswiseError(
+                f"row names {len(self.row)} rows for {len(self.recipe)} recipes; give one for each, "
+                "or one for all"
+            )
+        for name in self.scales:
+            if name not in SCALES:
+                raise unknown("scale", name, SCALES)
         return self
 
 
@@ -263,6 +286,11 @@ def _table(kind: type[T], content: Mapping[str, Any], what: str) -> T:
 
 def _known_at(kind: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
     """The keys of the table at a place: those of a table inside, if it is one of ours."""
-    tables = {"runs": Block, "audit": Audit, "watch": Watch, "scale": AtScale}
+    tables: dict[str, type[BaseModel]] = {
+        "runs": Block,
+        "audit": Audit,
+        "watch": Watch,
+        "scale": AtScale,
+    }
     inside = [tables[part] for part in place if part in tables] if kind is Study else []
     return _names(inside[-1] if inside else kind)
