@@ -1,4 +1,4 @@
-"""The artefact of CFA's binary task: its numbers are the closed forms, and it says whose they are."""
+"""The artefact of CFA's binary task: the closed forms, and a word on whose parameters they have."""
 
 import pytest
 from pydantic import ValidationError

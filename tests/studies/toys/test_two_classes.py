@@ -111,5 +111,5 @@ class TestSlope:
 def test_parameters_out_of_range_are_refused():
     with pytest.raises(ClasswiseError, match="p_hard < p_easy"):
         TwoClasses(1, 0.4, 0.7, 0.9)
-    with pytest.raises(ClasswiseError, match="eta < 0.5"):
+    with pytest.raises(ClasswiseError, match="0 < eta < 0"):
         TwoClasses(1, 0.5, 0.9, 0.7)

@@ -16,6 +16,8 @@ from classwise.studies.artefacts.ranking import RankingOptions, ranking
 from classwise.studies.artefacts.selection import SelectionOptions, selection
 from classwise.studies.artefacts.sweep import SweepOptions, sweep
 from classwise.studies.artefacts.table import TableOptions, table
+from classwise.studies.artefacts.toy_cfa import ToyCfaOptions, toy_cfa
+from classwise.studies.artefacts.toy_targets import ToyTargetsOptions, toy_targets
 from classwise.studies.artefacts.vulnerable import VulnerableOptions, vulnerable
 from classwise.studies.artefacts.window import WindowOptions, window
 
@@ -35,4 +37,6 @@ KINDS: dict[str, Kind] = {
     "selection": Kind(SelectionOptions, selection),
     "convergence": Kind(ConvergenceOptions, convergence),
     "overfitting": Kind(OverfittingOptions, overfitting),
+    "toy-cfa": Kind(ToyCfaOptions, toy_cfa),
+    "toy-targets": Kind(ToyTargetsOptions, toy_targets),
 }

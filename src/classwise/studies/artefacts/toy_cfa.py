@@ -78,8 +78,10 @@ def _accuracies(options: ToyCfaOptions) -> Artefact:
     }
     places = {f"w = {w:g}": w for w in (0.5, 1.0, 2.0, 4.0, 8.0)}
     rows = tuple(
-        (Cell(words=f"{name} = {w:.3f}" if name in optima else name),)
-        + tuple(Cell(rates=(float(toy.accuracy(w, p, whom)),)) for _, p, whom in lines)
+        (
+            Cell(words=f"{name} = {w:.3f}" if name in optima else name),
+            *(Cell(rates=(float(toy.accuracy(w, p, whom)),)) for _, p, whom in lines),
+        )
         for name, w in (optima | places).items()
     )
     notes = (_parameters(options), NOT_STATED, "Closed forms, no runs and no seeds.", options.note)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def _easy_is_better(case: Case, moves_all: bool) -> str:
 def _optimum_grows(case: Case, moves_all: bool) -> str:
     radii = np.linspace(0, case.toy.eta, _STEPS)
     best = [case.toy.best_robust(Adversary(float(eps), moves_all)) for eps in radii]
-    for at, (before, after) in enumerate(zip(best, best[1:], strict=False)):
+    for at, (before, after) in enumerate(pairwise(best)):
         if not (after > before or before == after == math.inf):
             return (
                 f"w* falls from {before:.3g} at ε={radii[at]:.3g} to {after:.3g} "
