@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from classwise.studies.artefact import Kind
+from classwise.studies.artefacts.agreement import AgreementOptions, agreement
+from classwise.studies.artefacts.both_views import BothViewsOptions, both_views
 from classwise.studies.artefacts.classes import ClassesOptions, classes
 from classwise.studies.artefacts.convergence import ConvergenceOptions, convergence
 from classwise.studies.artefacts.corruptions import CorruptionsOptions, corruptions
+from classwise.studies.artefacts.cost import CostOptions, cost
 from classwise.studies.artefacts.curves import CurvesOptions, curves
 from classwise.studies.artefacts.factors import FactorsOptions, factors
 from classwise.studies.artefacts.false_positives import FalsePositivesOptions, false_positives
@@ -14,6 +17,7 @@ from classwise.studies.artefacts.outputs import OutputsOptions, outputs
 from classwise.studies.artefacts.overfitting import OverfittingOptions, overfitting
 from classwise.studies.artefacts.ranking import RankingOptions, ranking
 from classwise.studies.artefacts.selection import SelectionOptions, selection
+from classwise.studies.artefacts.similarity import SimilarityOptions, similarity
 from classwise.studies.artefacts.sweep import SweepOptions, sweep
 from classwise.studies.artefacts.table import TableOptions, table
 from classwise.studies.artefacts.toy_cfa import ToyCfaOptions, toy_cfa
@@ -39,4 +43,8 @@ KINDS: dict[str, Kind] = {
     "overfitting": Kind(OverfittingOptions, overfitting),
     "toy-cfa": Kind(ToyCfaOptions, toy_cfa),
     "toy-targets": Kind(ToyTargetsOptions, toy_targets),
+    "agreement": Kind(AgreementOptions, agreement),
+    "similarity": Kind(SimilarityOptions, similarity),
+    "cost": Kind(CostOptions, cost),
+    "both-views": Kind(BothViewsOptions, both_views),
 }

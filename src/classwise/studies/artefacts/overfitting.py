@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, Series
+from classwise.studies.artefact import POINTS, Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import Setting, cell_over, notes_of, settings_of
 from classwise.studies.epochs import OVERALL, classes_meant, gaps
 from classwise.studies.found import Found, FoundRun, Hole
@@ -119,12 +119,12 @@ def _row(setting: Setting, reader: Reader) -> tuple[Cell, ...]:
         cell(lambda run: reader.last(run, train)),
         cell(lambda run: reader.last(run, own)),
         cell(lambda run: reader.last(run, judged)),
-        cell(lambda run: reader.less(run, train, judged)),
-        cell(lambda run: reader.less(run, train, own)),
-        cell(lambda run: reader.less(run, own, judged)),
+        cell(lambda run: reader.less(run, train, judged), unit=POINTS),
+        cell(lambda run: reader.less(run, train, own), unit=POINTS),
+        cell(lambda run: reader.less(run, own, judged), unit=POINTS),
         cell(lambda run: reader.top(run)[1]),
         cell(lambda run: float(reader.top(run)[0]), unit=""),
-        cell(lambda run: reader.top(run)[1] - reader.top(run)[2]),
+        cell(lambda run: reader.top(run)[1] - reader.top(run)[2], unit=POINTS),
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from classwise.errors import unknown
 from classwise.spelling import few_names
-from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, Series
+from classwise.studies.artefact import POINTS, Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import notes_of, settings_of
 from classwise.studies.epochs import OVERALL, OverEpochs, Window, WindowOption
 from classwise.studies.found import Found, FoundRun, Hole
@@ -67,7 +67,9 @@ class Panel:
         before = self._by_seed(lines, since)
         after = self._by_seed(lines, last)
         both = [after[seed] - before[seed] for seed in before if seed in after]
-        return Cell(tuple(both)) if both else Cell(hole=f"no seed has both {since} and {last}")
+        if not both:
+            return Cell(hole=f"no seed has both {since} and {last}")
+        return Cell(tuple(both), unit=POINTS)
 
     def _by_seed(self, lines: Lines, value: str) -> dict[str, float]:
         seeds, found = self.seeds[value], dict[str, float]()
