@@ -94,6 +94,31 @@ def test_data_with_other_classes_have_no_order_to_compare():
     assert chances[1] > 0.5
 
 
+def test_axes_that_change_along_do_not_divide_the_runs():
+    pairs = [
+        ({"model": "cnn", "lr": "0.1"}, audited(SPREAD)),
+        ({"model": "vgg", "lr": "0.01"}, audited(CLOSE)),
+    ]
+    divided = agreement(found_runs(*pairs), options())
+    assert "one value of model alone" in divided.rows[-1][-1].words
+    whole = agreement(found_runs(*pairs), options(along=["lr"]))
+    assert whole.rows[-1][-1].words.startswith("The same order")
+
+
+def test_a_run_whose_classes_are_equal_decides_nothing_and_breaks_nothing():
+    pairs = [
+        ({"recipe": "at", "model": model, "seed": seed}, audited(hits))
+        for model, seed, hits in (
+            *(("cnn", "0", SPREAD), ("vgg", "0", SPREAD[::-1])),
+            *(("cnn", "1", SPREAD), ("vgg", "1", [0] * 6)),
+        )
+    ]
+    made = agreement(found_runs(*pairs), options())
+    lowest = column(made, "lowest ρ with another", "at", "pgd-20", "vgg")
+    assert lowest.rates == pytest.approx([-1])
+    assert "no order" in lowest.hole
+
+
 def test_holes_are_kept_and_the_others_compared():
     found = found_runs(
         ({"recipe": "at", "model": "cnn"}, audited(SPREAD)),

@@ -61,6 +61,17 @@ class TestFluctuation:
         assert moves.x == tuple(float(epoch) for epoch in range(12, 21))
         assert moves.y == pytest.approx(np.abs(np.diff(low)))
 
+    def test_a_recipe_without_an_average_has_no_row_for_it(self):
+        lines = history({"test:pgd-10": DRAWN.tolist()})
+        bare, averaged = ([{**line, "averages": a} for line in lines] for a in ({}, {"fawa": 0}))
+        found = found_runs(
+            ({"recipe": "at"}, record(bare)), ({"recipe": "at+fawa"}, record(averaged))
+        )
+        made = fluctuation(found, swings(of=["test:robust", "test:robust@fawa"]))
+        named = [(line[0].words, line[1].words) for line in made.rows]
+        assert ("at", "test:robust@fawa") not in named
+        assert "nothing" in column(made, MEAN, "at+fawa", "test:robust@fawa").hole
+
     def test_looks_that_leave_epochs_out_are_a_hole(self):
         sparse = {epoch: DRAWN[epoch - 1].tolist() for epoch in (2, 4, 6, 20)}
         found = found_runs(({"recipe": "at"}, record(history({"test:pgd-10": sparse}, 20))))

@@ -106,7 +106,7 @@ class OverEpochs:
     def place(self, name: str) -> int:
         """The number of a class."""
         if name not in self.class_names:
-            raise unknown("class", name, (*self.class_names, OVERALL, WORST))
+            raise unknown("class", name, (*self.class_names, OVERALL, WORST, ALL))
         return self.class_names.index(name)
 
     def within(self, window: Window, least: int = 1) -> OverEpochs:

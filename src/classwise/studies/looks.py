@@ -125,6 +125,15 @@ class SeedsOver:
         return cell_over(self.runs, read, unit)
 
 
+def can_show(runs: Sequence[FoundRun], look: Look) -> bool:
+    """Whether runs may have the average that is looked at; a recipe without it never will."""
+    for run in runs:
+        last = run.run.history[-1] if run.run is not None and run.run.history else {}
+        if look.average and "averages" in last:
+            return look.average in last["averages"]
+    return True
+
+
 def known_number(value: float) -> float:
     """The number itself; what is none is a hole."""
     if math.isnan(value):

@@ -40,6 +40,7 @@ class AgreementOptions(ArtefactOptions):
 
     kind: Literal["agreement"]
     axis: str
+    along: tuple[str, ...] = ()  # axes that change with it, such as the radius with the data
     conditions: tuple[ConditionName, ...] = Field(("clean", "pgd-20"), min_length=1)
     weights: str = "last"
     same_from: Annotated[float, Field(gt=-1, le=1)] = SAME_FROM  # the paper names no number
@@ -141,16 +142,12 @@ class Compared:
 
     def _against_seeds(self, verdict: Verdict) -> str:
         """What another order means where seeds alone make another order as well."""
-        alone = []
-        for value in dict.fromkeys(v for by in self.reports.values() for v in by):
-            try:
-                alone.append(self.between_seeds(value))
-            except Hole:
-                continue
-        if verdict.same is not False or not alone:
-            return ""
-        lowest = min(self.lowest(seed) for seed in self.by_seed)
-        if min(alone) > lowest:
+        values = dict.fromkeys(value for by in self.reports.values() for value in by)
+        alone = [
+            cell.mean for value in values if (cell := _seeds_cell(self, value)).mean is not None
+        ]
+        lowest = [rho for seed in self.by_seed if (rho := _lowest_of(self, seed)) is not None]
+        if verdict.same is not False or not alone or min(alone) > min(lowest):
             return ""
         return (
             f"Undecided, since runs that differ in their seed alone agree no better "
@@ -162,7 +159,7 @@ def agreement(found: Found, options: AgreementOptions) -> Artefact:
     """How unequal the classes are at every value of an axis, how far their orders agree, and so."""
     found = found.only(options.where)
     values, rows, panels = found.values(options.axis), list[tuple[Cell, ...]](), list[Figure]()
-    for setting in settings_of(found, but=(options.axis,)):
+    for setting in settings_of(found, but=(options.axis, *options.along)):
         for condition in options.conditions:
             compared = Compared.of(setting, condition, options)
             rows += _rows(compared, values)
@@ -213,26 +210,30 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
                 cell_over(runs, lambda run: read_measure(read(run), "worst")),
                 cell_over(runs, lambda run: read(run).equal_classes_p_value, unit=""),
                 cell_over(runs, lowest_of, unit=""),
-                _once(compared, value),
+                _seeds_cell(compared, value),
                 NOTHING,
             )
         )
-    lowest = [
-        compared.lowest(seed)
-        for seed, one in compared.by_seed.items()
-        if isinstance(one, Agreement) and not any(np.isnan(pair.value) for pair in one.ranks.pairs)
-    ]
-    rho = Cell(tuple(lowest), unit="") if lowest else Cell(hole="no pair to compare")
+    lowest = [rho for seed in compared.by_seed if (rho := _lowest_of(compared, seed)) is not None]
+    pairs = Cell(tuple(lowest), unit="") if lowest else Cell(hole="no pair to compare")
     named = (Cell(words=words) for words in (label, condition, EVERY))
-    rows.append((*named, *(NOTHING,) * 3, rho, NOTHING, Cell(words=compared.verdict)))
+    rows.append((*named, *(NOTHING,) * 3, pairs, NOTHING, Cell(words=compared.verdict)))
     return rows
 
 
-def _once(compared: Compared, value: str) -> Cell:
+def _seeds_cell(compared: Compared, value: str) -> Cell:
     try:
         return Cell((compared.between_seeds(value),), unit="")
     except Hole as reason:
         return Cell(hole=str(reason))
+
+
+def _lowest_of(compared: Compared, seed: str) -> float | None:
+    """The lowest ρ of all pairs; None where there is none."""
+    try:
+        return compared.lowest(seed)
+    except Hole:
+        return None
 
 
 def _panels(compared: Compared) -> list[Figure]:

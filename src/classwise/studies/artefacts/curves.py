@@ -18,7 +18,7 @@ from classwise.studies.artefact import PERCENT, Artefact, ArtefactOptions, Cell,
 from classwise.studies.cells import Setting, notes_of, settings_of
 from classwise.studies.epochs import OVERALL, WORST, OverEpochs, classes_meant, gaps
 from classwise.studies.found import Found, Hole
-from classwise.studies.looks import Look, LookOption, SeedsOver, split_notes
+from classwise.studies.looks import Look, LookOption, SeedsOver, can_show, split_notes
 
 CLASS, LOOK = "class", "look"
 
@@ -101,7 +101,7 @@ def _lines(found: Found, options: CurvesOptions) -> Iterator[Line]:
     for values in product(*(found.values(axis) for axis in axes)):
         inside = found.only(dict(zip(axes, values, strict=True)))
         for setting in settings_of(inside):
-            for look in options.of:
+            for look in (one for one in options.of if can_show(setting.runs, one)):
                 yield from _of_setting(setting, look, values, options)
 
 

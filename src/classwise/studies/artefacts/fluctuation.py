@@ -11,7 +11,7 @@ from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, 
 from classwise.studies.cells import Setting, notes_of, settings_of
 from classwise.studies.epochs import OVERALL, WORST, OverEpochs, Window, WindowOption, gaps
 from classwise.studies.found import Found, Hole
-from classwise.studies.looks import Look, LookOption, SeedsOver, split_notes, window_note
+from classwise.studies.looks import Look, LookOption, SeedsOver, can_show, split_notes, window_note
 from classwise.training.fluctuation import fluctuation as swing_of
 
 
@@ -30,7 +30,8 @@ class FluctuationOptions(ArtefactOptions):
 def fluctuation(found: Found, options: FluctuationOptions) -> Artefact:
     """Put the swings of every setting and look side by side, and draw them over the epochs."""
     found = found.only(options.where)
-    chosen = [(one, look) for one in settings_of(found) for look in options.of]
+    pairs = [(one, look) for one in settings_of(found) for look in options.of]
+    chosen = [(one, look) for one, look in pairs if can_show(one.runs, look)]
     rows, panels = [], []
     for setting, look in chosen:
         seeds = SeedsOver.of(setting.runs, look)

@@ -13,7 +13,7 @@ from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure
 from classwise.studies.cells import Setting, cell_over, line_of, notes_of, settings_of
 from classwise.studies.epochs import OVERALL, WORST, OverEpochs, Window, WindowOption
 from classwise.studies.found import Found, FoundRun, Hole
-from classwise.studies.looks import Look, LookOption, known_number, over_epochs
+from classwise.studies.looks import Look, LookOption, can_show, known_number, over_epochs
 
 SCORES: dict[str, Callable[[OverEpochs], Rates]] = {
     OVERALL: lambda seen: seen.overall,
@@ -68,6 +68,8 @@ def selection(found: Found, options: SelectionOptions) -> Artefact:
     rows, bars = [], []
     for setting in settings_of(found):
         for average in options.averages:
+            if not can_show(setting.runs, Look("test", "robust", average)):
+                continue  # its recipe has no such average
             name = setting.label + (f", {average}" if average else "")
             cells = {}
             for part, score in ((p, s) for p in ("validation", ON_TEST) for s in SCORES):
