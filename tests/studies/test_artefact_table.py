@@ -134,6 +134,13 @@ class TestWeights:
         assert cells["AT"].rates == (min(accuracies(plain)),)
         assert cells["EMA"].rates == (min(accuracies(mean)),)
 
+    def test_an_average_that_never_began_is_a_hole(self):
+        labels = {"row": "AT + CFA", "recipe": "at+cfa", "seed": "0"}
+        run = found_run(labels, {"last": [report("clean", confusion(1))]})
+        made = table(found(run), options(conditions=["clean"], weights=["averaged-last", "last"]))
+        assert "never began" in column(made, "worst, clean, averaged-last")["AT + CFA"].hole
+        assert column(made, "worst, clean, last")["AT + CFA"].rates
+
     def test_another_attack_may_stand_for_the_papers(self):
         one = confusion(3)
         run = found_run(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Protocol
 
-from classwise.errors import unknown
+from classwise.errors import ClasswiseError, unknown
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.metrics import ConditionReport
+from classwise.recipe_text import parse_recipe
 from classwise.report.runs import ReportRun
 from classwise.spelling import average_and_keep, conditions_meant, few_names
 
@@ -67,7 +69,8 @@ class FoundRun:
     def audit(self, weights: str = "last", split: str = "test") -> AuditedWeights:
         """What was found with some of its weights on a split.
 
-        `averaged-last` are those of its average, and without one the trained weights, `last`.
+        `averaged-last` are those of its average, and of a recipe without one the trained weights,
+        `last`; an average that never began is a hole.
         """
         there = {one.weights: one for one in self.record().audits if one.split == split}
         average, keep = average_and_keep(weights)
@@ -75,6 +78,8 @@ class FoundRun:
             averages = [name for name in there if name.endswith(f"-{keep}")]
             if len(averages) > 1:
                 raise Hole(f"several averages were audited: {few_names(averages)}; name one")
+            if not averages and _averages(self.labels.get("recipe", "")):
+                raise Hole("its average never began, or was not audited")
             weights = averages[0] if averages else keep
         if weights not in there:
             known = few_names(sorted(there), 5) or "nothing"
@@ -138,3 +143,12 @@ class Found:
                     raise unknown(f"{axis} of the study's runs", one, known)
             runs = tuple(run for run in runs if run.labels.get(axis) in wanted)
         return replace(self, runs=runs)
+
+
+@cache
+def _averages(recipe: str) -> bool:
+    """Whether a recipe averages weights."""
+    try:
+        return bool(recipe and parse_recipe(recipe).slots.averages)
+    except ClasswiseError:  # with a method that is not built in: nobody loads it here
+        return False
