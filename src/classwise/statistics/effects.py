@@ -16,12 +16,15 @@ from scipy import stats
 
 from classwise.errors import ClasswiseError
 from classwise.statistics.intervals import Rates, check_level
+from classwise.statistics.ranks import spearman
 from classwise.statistics.redrawn import Whole, redraw
 
 # from class accuracies (… × rows × classes) to one number for all that stands before (…)
 Of = Callable[[Rates], Rates]
 # from class accuracies (… × classes), nan where a class has no image, to one number
 Measure = Callable[[Rates], Rates]
+# from class accuracies (… × rows × classes) to those of one row, or of groups of its classes
+PerGroup = Callable[[Rates], Rates]
 DRAWS = 1000  # they give a variance and a mean, never a far quantile
 
 
@@ -194,5 +197,15 @@ def share_over(left: Sequence[Of], right: Sequence[Of]) -> Of:
         for one, other in zip(left, right, strict=True):
             found = found + (np.sign(one(rates) - other(rates)) + 1) / 2
         return found / len(left)
+
+    return of
+
+
+def same_order(left: PerGroup, right: PerGroup) -> Of:
+    """Spearman's ρ between two rows, over their classes or groups of them; nan without an order."""
+
+    def of(rates: Rates) -> Rates:
+        found: Rates = spearman(np.stack([left(rates), right(rates)], axis=-2))[..., 0, 1]
+        return found
 
     return of

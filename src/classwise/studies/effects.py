@@ -15,17 +15,18 @@ from classwise.errors import ClasswiseError
 from classwise.spelling import few_names
 from classwise.statistics.effects import (
     DRAWS,
-    Effect,
     difference,
     paired_effects,
     relative,
+    same_order,
     share_over,
 )
+from classwise.studies.alternatives import has_star, pairs_of, rows_for
 from classwise.studies.artefact import Artefact
 from classwise.studies.beside import EACH, conditions_for, corruption_types
 from classwise.studies.found import NOT_RUN, Found, Hole
 from classwise.studies.pairing import Asked, Paired, Predictions
-from classwise.studies.papers.claims import Claim, Sum, Term, claims
+from classwise.studies.papers.claims import Claim, Sum, claims
 from classwise.studies.printed import Printed, printed_cells
 
 LEVEL = 0.95
@@ -147,117 +148,84 @@ def judge(claim: Claim, bench: Bench) -> Judged:
         try:
             if found is None:
                 raise Hole(f"{NOT_RUN} ({study})")
-            findings = _findings(claim, found, bench, study)
+            findings, missing = _findings(claim, found, bench, study)
         except (Hole, ClasswiseError) as reason:
             reasons.append(str(reason))
             continue
-        return _judged(claim, findings, study, found.scale)
+        return _judged(claim, findings, missing, study, found.scale)
     return Judged(claim, Verdict.NOT_RUN, few_names(list(dict.fromkeys(reasons))))
 
 
-def _judged(claim: Claim, findings: Sequence[Finding], study: str, scale: str) -> Judged:
+def _judged(
+    claim: Claim, findings: Sequence[Finding], missing: str, study: str, scale: str
+) -> Judged:
     """All findings must agree; one that disagrees is enough against the claim."""
     verdicts = [one.verdict(claim) for one in findings]
-    verdict, why = Verdict.UNDECIDED, ""
+    verdict, why = Verdict.UNDECIDED, missing
     if Verdict.DISAGREES in verdicts:
         verdict = Verdict.DISAGREES
     elif all(one == Verdict.AGREES for one in verdicts):
         verdict = Verdict.AGREES
     if min(one.seeds for one in findings) == 1:
-        verdict, why = Verdict.UNDECIDED, "one seed"
+        verdict, why = Verdict.UNDECIDED, "; ".join(word for word in ("one seed", missing) if word)
     return Judged(claim, verdict, why, tuple(findings), study, scale)
 
 
-def _findings(claim: Claim, found: Found, bench: Bench, study: str) -> list[Finding]:
+def _findings(claim: Claim, found: Found, bench: Bench, study: str) -> tuple[list[Finding], str]:
+    """All numbers that bear on a claim, and what is said of those that a `*` means but lacks."""
     if claim.kind == "cell":
-        return [_from_cell(one) for one in printed_cells(claim, bench.made.get(study, ()))]
-    pairs = _pairs(claim, found)
+        return [_from_cell(one) for one in printed_cells(claim, bench.made.get(study, ()))], ""
+    pairs, made, holes = pairs_of(claim, found), [], []
     level = 1 - (1 - LEVEL) / len(pairs)
-    return [_finding(claim, left, right, found, bench, level) for left, right in pairs]
+    for left, right in pairs:
+        try:
+            made.append(_finding(claim, left, right, found, bench, level))
+        except Hole as reason:
+            holes.append(str(reason))
+    if holes and (not made or not has_star(claim)):
+        raise Hole(holes[0])
+    return made, f"{len(holes)} of {len(pairs)} are missing: {holes[0]}" if holes else ""
 
 
 def _from_cell(one: Printed) -> Finding:
     return Finding(one.words, one.value, one.low, one.high, one.seeds, 0)
 
 
-def _pairs(claim: Claim, found: Found) -> list[tuple[Sum, Sum]]:
-    """Every pair of alternatives, a `*` once for every value that the study has on that axis."""
-    pairs = []
-    for left, right in product(claim.left, claim.right or ((),)):
-        stars = {axis: value for term in (*left, *right) for axis, value in term.labels
-                 if value.startswith("*")}  # fmt: skip
-        choices = [_values(axis, value, found, left) for axis, value in stars.items()]
-        for values in product(*choices):
-            chosen = dict(zip(stars, values, strict=True))
-            pairs.append((_filled(left, chosen), _filled(right, chosen)))
-    return pairs
-
-
-def _values(axis: str, star: str, found: Found, left: Sum) -> list[str]:
-    """What a `*` stands for: all values of runs that fit otherwise, but those after a `!`."""
-    fixed = {a: v for a, v in left[0].labels if not v.startswith("*")}
-    values = dict.fromkeys(
-        run.labels[axis]
-        for run in found.runs
-        if axis in run.labels and all(run.labels.get(a) == v for a, v in fixed.items())
-    )
-    but = star[1:].split("!")
-    kept = [value for value in values if value not in but]
-    if not kept:
-        raise Hole(f"the study has no {axis} for this")
-    return kept
-
-
-def _filled(terms: Sum, chosen: Mapping[str, str]) -> Sum:
-    return tuple(
-        Term(
-            tuple((a, chosen[a] if v.startswith("*") else v) for a, v in term.labels),
-            term.condition,
-            term.weights,
-            term.measure,
-        )
-        for term in terms
-    )
-
-
 def _finding(
     claim: Claim, left: Sum, right: Sum, found: Found, bench: Bench, level: float
 ) -> Finding:
-    paired, measures = _read(claim, left, right, found, bench)
-    sides = paired.sides(measures)
-    number = len(left)
-    if claim.kind == "relative":
-        figure = relative(sides[0], sides[1])
+    paired, measures, words = _read(claim, left, right, found, bench)
+    number, scale, draws = len(left), 100.0, DRAWS
+    if claim.kind == "order":
+        figure, scale = same_order(*paired.groups(claim.measure)), 1.0
+    elif claim.kind == "relative":
+        figure = relative(*paired.sides(measures))
     elif claim.kind == "share":
+        sides, draws = paired.sides(measures), SHARE_DRAWS
         figure = share_over(sides[::2], sides[1::2])
     else:
+        sides = paired.sides(measures)
         figure = difference(sides[:number], sides[number:])
-    draws = SHARE_DRAWS if claim.kind == "share" else DRAWS
     classes = len(paired.class_names)
     [effect] = paired_effects(
         paired.labels, paired.right, [figure], classes, level=level, draws=draws
     )
-    return _in_points(effect, " and ".join(str(term) for term in left), paired)
-
-
-def _in_points(effect: Effect, words: str, paired: Paired) -> Finding:
-    value, low, high = (100 * number for number in (effect.value, effect.low, effect.high))
+    value, low, high = (scale * one for one in (effect.value, effect.low, effect.high))
     many = effect.seeds, effect.images
     return Finding(words, value, low, high, *many, paired.conditions, len(paired.left_out))
 
 
 def _read(
     claim: Claim, left: Sum, right: Sum, found: Found, bench: Bench
-) -> tuple[Paired, list[str]]:
+) -> tuple[Paired, list[str], str]:
     """The verdicts on all terms, under what was audited in most seeds and images.
 
-    Between conditions that are equal in this the paper's own is taken, then the nearest to it.
+    Between what is equal in this, the paper's own rows and condition are taken, then the nearest.
     """
     tried, reasons = [], []
-    for condition in conditions_for(claim.paper, claim.condition):
-        asked = [
-            Asked.of(term, condition, claim.weights, claim.measure) for term in (*left, *right)
-        ]
+    ways = product(rows_for(left, right, found), conditions_for(claim.paper, claim.condition))
+    for terms, condition in ways:
+        asked = [Asked.of(term, condition, claim.weights, claim.measure) for term in terms]
         try:
             if claim.kind == "share":
                 types = _shared_types(found, asked)
@@ -266,7 +234,8 @@ def _read(
         except Hole as reason:
             reasons.append(str(reason))
             continue
-        tried.append((paired, [one.measure for one in asked]))
+        words = " and ".join(str(term) for term in terms[: len(left)])
+        tried.append((paired, [one.measure for one in asked], words))
     if not tried:
         raise Hole(reasons[0])
     return max(tried, key=lambda one: (len(one[0].seeds), len(one[0].labels)))

@@ -18,12 +18,14 @@ from classwise.judging.samples import AuditedSamples, read_samples
 from classwise.report.summary import TAIL_SHARE
 from classwise.spelling import conditions_meant, few_names
 from classwise.statistics import effects
+from classwise.statistics.intervals import Rates
 from classwise.statistics.redrawn import Whole
 from classwise.studies.beside import audit_of, parts_of, weights_for
 from classwise.studies.found import Found, FoundRun, Hole
 from classwise.studies.papers.claims import Term
 
 OF_A_CLASS = "class:"
+BY_CLASS, BY_SUPERCLASS = "classes", "superclasses"  # whose order is compared
 
 
 class Asked(NamedTuple):
@@ -60,6 +62,7 @@ class Parts(NamedTuple):
     names: tuple[str, ...]  # of the conditions
     radii: frozenset[float]
     class_names: tuple[str, ...]
+    superclass_of: tuple[int, ...]  # empty where there are none
     judged: tuple[Judged, ...]
 
 
@@ -70,6 +73,7 @@ class Paired:
     seeds: tuple[str, ...]
     labels: Whole
     class_names: tuple[str, ...]
+    superclass_of: tuple[int, ...]
     right: npt.NDArray[np.bool_]  # seeds × rows × images; a side has one row per part
     parts: tuple[int, ...]  # rows of each side
     conditions: tuple[str, ...]  # that were really read
@@ -104,6 +108,26 @@ class Paired:
             _of_rows(int(end - count), int(end), self.measure(name))
             for end, count, name in zip(ends, self.parts, measures, strict=True)
         ]
+
+    def groups(self, name: str) -> list[effects.PerGroup]:
+        """The accuracies of each side, by class or by superclass, its parts pooled."""
+        if name not in (BY_CLASS, BY_SUPERCLASS):
+            raise Hole(f"an order is of {BY_CLASS} or {BY_SUPERCLASS}, not of {name}")
+        if name == BY_SUPERCLASS and not self.superclass_of:
+            raise Hole("these data have no superclasses")
+        sizes = np.bincount(self.labels, minlength=len(self.class_names))
+        number = np.arange(len(sizes)) if name == BY_CLASS else np.array(self.superclass_of)
+        member = np.equal.outer(number, np.unique(number[sizes > 0])) & (sizes > 0)[:, None]
+        share = member / member.sum(0)
+        ends = np.cumsum(self.parts)
+        return [
+            _grouped(int(end - count), int(end), share)
+            for end, count in zip(ends, self.parts, strict=True)
+        ]
+
+
+def _grouped(begin: int, end: int, share: Rates) -> effects.PerGroup:
+    return lambda rates: np.nan_to_num(rates[..., begin:end, :].mean(-2)) @ share
 
 
 def _of_rows(begin: int, end: int, measure: effects.Measure) -> effects.Of:
@@ -142,6 +166,7 @@ class Predictions:
             tuple(one.condition for one in reports),
             frozenset(round(radius, 9) for radius in attacked),
             reports[0].class_names,
+            reports[0].superclass_of or (),
             tuple(self._judged(run, audit, one) for one in reports),
         )
 
@@ -212,6 +237,7 @@ def _together(by_seed: Mapping[str, Sequence[Parts]], left_out: tuple[str, ...])
         tuple(by_seed),
         labels,
         first[0].class_names,
+        first[0].superclass_of,
         right.reshape(len(by_seed), -1, len(shared)),
         _counts(first),
         tuple(names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from classwise.studies.papers.claims import Claim
 
 
 class Printed(NamedTuple):
-    """A cell in the unit of claims; without an interval nothing follows from it."""
+    """A cell in the unit of claims, with an interval over seeds that holds the cell's own."""
 
     words: str
     value: float
@@ -25,37 +26,65 @@ class Printed(NamedTuple):
 
 
 def printed_cells(claim: Claim, artefacts: Sequence[Artefact]) -> list[Printed]:
-    """The cells whose column and row fit the claim's patterns; a `Hole` where there is none."""
+    """The cells whose column and row fit the claim's patterns; a `Hole` where none has a number.
+
+    Where a row is to be taken off, a `*` stands for the same words in both patterns.
+    """
     found, holes = [], []
-    for words, cell in _fitting(claim, artefacts):
+    for words, cell in _wanted(claim, artefacts):
         try:
             found.append(_read(words, cell, claim))
         except Hole as reason:
             holes.append(str(reason))
-    if holes:
-        raise Hole(holes[0])
     if not found:
-        raise Hole(f"no artefact of the study has {claim.measure!r} for {claim.other!r}")
+        none = f"no artefact of the study has {claim.measure!r} for {' or '.join(claim.rows)!r}"
+        raise Hole(holes[0] if holes else none)
     return found
 
 
-def _fitting(claim: Claim, artefacts: Sequence[Artefact]) -> Iterator[tuple[str, Cell]]:
+def _wanted(claim: Claim, artefacts: Sequence[Artefact]) -> Iterator[tuple[str, Cell]]:
+    taken_off = {stars: cell for _, stars, cell in _fitting(claim.less, claim, artefacts)}
+    for pattern in claim.rows:
+        for name, stars, cell in _fitting(pattern, claim, artefacts):
+            if not claim.less:
+                yield name, cell
+            elif stars in taken_off:
+                yield name, _less(cell, taken_off[stars])
+
+
+def _fitting(
+    pattern: str, claim: Claim, artefacts: Sequence[Artefact]
+) -> Iterator[tuple[str, tuple[str, ...], Cell]]:
+    """Cells of rows that fit, with their rows' words and what each `*` stands for there."""
+    wanted, _, column_pattern = claim.measure.partition(": ")
+    stars = re.compile(re.escape(pattern).replace(r"\*", "(.*)"))
     for artefact in artefacts:
-        columns = [n for n, head in enumerate(artefact.head) if fnmatchcase(head, claim.measure)]
-        for row in artefact.rows:
-            name = _name(row)
-            if columns and fnmatchcase(name, claim.other):
-                yield from ((name, row[column]) for column in columns)
+        if not fnmatchcase(artefact.name, wanted):
+            continue
+        for column, head in enumerate(artefact.head):
+            for row in artefact.rows if fnmatchcase(head, column_pattern) else ():
+                name = _name(row[:column])
+                match = stars.fullmatch(name)
+                if match:
+                    yield name, match.groups(), row[column]
 
 
-def _name(row: Sequence[Cell]) -> str:
+def _name(cells: Sequence[Cell]) -> str:
     """The words that a row begins with."""
     words = []
-    for cell in row:
+    for cell in cells:
         if cell.rates or not cell.words:
             break
         words.append(cell.words)
     return ", ".join(words)
+
+
+def _less(one: Cell, other: Cell) -> Cell:
+    """Two cells of the same seeds, seed by seed."""
+    if one.hole or other.hole or len(one.rates) != len(other.rates):
+        return Cell(hole=one.hole or other.hole or "not the same seeds on both sides")
+    rates = tuple(a - b for a, b in zip(one.rates, other.rates, strict=True))
+    return Cell(rates, unit=one.unit) if rates else Cell(hole="no number")
 
 
 def _read(name: str, cell: Cell, claim: Claim) -> Printed:
@@ -66,11 +95,10 @@ def _read(name: str, cell: Cell, claim: Claim) -> Printed:
     scale = 100.0 if cell.unit in (PERCENT, POINTS) else 1.0
     count, over = len(cell.rates), cell.over
     assert over is not None
-    if count == 1:
-        low, high = cell.interval or (-math.inf, math.inf)
-    else:  # seeds alone: images have no part in what a cell keeps
+    low, high = cell.interval or (over.mean, over.mean)
+    if count > 1:
         half = float(stats.t.ppf(0.975, count - 1)) * over.deviation / math.sqrt(count)
-        low, high = over.mean - half, over.mean + half
+        low, high = min(low, over.mean - half), max(high, over.mean + half)
     return Printed(name, scale * over.mean, scale * low, scale * high, count)
 
 

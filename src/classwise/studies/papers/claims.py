@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, cast, get_args
 from classwise.errors import ClasswiseError, unknown
 from classwise.studies.papers.cells import papers
 
-Kind: TypeAlias = Literal["difference", "relative", "share", "cell", "same", "number"]
+Kind: TypeAlias = Literal["difference", "relative", "share", "order", "cell", "same", "number"]
 Sign: TypeAlias = Literal["", "+", "-", "<", ">", "~"]
 FILES = ("claims.csv", "differences.csv")
 OWN = ("condition", "weights", "measure")  # keys of a term that are no axes of a study
@@ -59,8 +59,9 @@ class Claim:
     every pair of alternatives. Numbers are in per cent or points.
 
     difference: left less right, or left alone. relative: (left − right)/right. share: of all pairs
-    and conditions, how many have left over right. cell: a cell of an artefact. same: another claim
-    has the same content. number: of one network of the authors', which nothing can be held against.
+    and conditions, how many have left over right. order: Spearman's ρ of left and right over the
+    classes, or superclasses. cell: cells of artefacts, `measure` is ARTEFACT: COLUMN. same: another
+    claim has the same content. number: of one network of the authors', to compare with nothing.
     """
 
     id: str
@@ -78,7 +79,9 @@ class Claim:
     sign: Sign  # + or -: over or under 0; < or >: under or over the bound; ~: within ± the bound
     bound: float | None
     doubtful: str = ""  # why the paper's own number is not to be relied on
-    other: str = ""  # of `same`: the id; of `cell`: the row's first words
+    other: str = ""  # of `same`: the id
+    rows: tuple[str, ...] = ()  # of `cell`: patterns of the words that a row begins with
+    less: str = ""  # of `cell`: the row that is taken off, if any
 
     def __post_init__(self) -> None:
         if self.paper not in papers():
@@ -93,7 +96,11 @@ class Claim:
             )
         if self.studies and self.kind not in ("same", "number") and not self.sign:
             raise ClasswiseError(f"the claim {self.id} does not say which way it goes")
-        if self.studies and self.kind in ("difference", "relative", "share") and not self.left:
+        if (
+            self.studies
+            and self.kind in ("difference", "relative", "share", "order")
+            and not self.left
+        ):
             raise ClasswiseError(f"the claim {self.id} does not say which runs it is about")
 
     @property
@@ -140,7 +147,9 @@ def read_claim(line: dict[str, str]) -> Claim:
         sign=cast(Sign, line["sign"]),
         bound=float(line["bound"]) if line["bound"] else None,
         doubtful=line["doubtful"],
-        other=line["left"] if plain else "",
+        other=line["left"] if kind == "same" else "",
+        rows=tuple(line["left"].split("|")) if kind == "cell" else (),
+        less=line["right"] if kind == "cell" else "",
     )
 
 
