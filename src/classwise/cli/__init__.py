@@ -7,6 +7,7 @@ from classwise.cli import (  # noqa: F401  (their commands join the app)
     lists,
     studying,
     training,
+    tuning,
     universality,
 )
 from classwise.cli.app import app, main
