@@ -70,7 +70,7 @@ class TestFluctuation:
         made = fluctuation(found, swings(of=["test:robust", "test:robust@fawa"]))
         named = [(line[0].words, line[1].words) for line in made.rows]
         assert ("at", "test:robust@fawa") not in named
-        assert "nothing" in column(made, MEAN, "at+fawa", "test:robust@fawa").hole
+        assert "gate stayed shut" in column(made, MEAN, "at+fawa", "test:robust@fawa").hole
 
     def test_looks_that_leave_epochs_out_are_a_hole(self):
         sparse = {epoch: DRAWN[epoch - 1].tolist() for epoch in (2, 4, 6, 20)}

@@ -165,6 +165,8 @@ def over_epochs(found: FoundRun, look: Look) -> OverEpochs:
     run = found.record()
     if not run.history:
         raise Hole("the record has no history of the training")
+    if run.history[-1].get("averages", {}).get(look.average) == 0:
+        raise Hole(f"{look.average} took in no epoch: its gate stayed shut")
     rows = [(line["epoch"], _there(line, look)) for line in run.history]
     look = replace(look, seen=found.stand_ins.get(look.seen, look.seen))
     name = _meant(look, run, list(dict.fromkeys(key for _, there in rows for key in there)))

@@ -149,14 +149,19 @@ def _cells(means: Mapping[str, Mapping[str, float]], level: float) -> tuple[Cell
 def difference(one: Sequence[float], other: Sequence[float], level: float = 0.95) -> Difference:
     """mean(one) − mean(other), Welch's interval, and an exact permutation test of either sign.
 
+    ± t(ν)·√(s²/n + s′²/n′), ν = (s²/n + s′²/n′)²/((s²/n)²/(n − 1) + (s′²/n′)²/(n′ − 1))
+
     >>> difference([1.0, 2.0], [4.0, 5.0]).p_value
     0.3333333333333333
     """
     first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
     value, low, high = float(first.mean() - second.mean()), np.nan, np.nan
-    if min(len(first), len(second)) > 1 and (first.var() > 0 or second.var() > 0):
-        span = stats.ttest_ind(first, second, equal_var=False).confidence_interval(level)
-        low, high = float(span.low), float(span.high)
+    if min(len(first), len(second)) > 1:
+        parts = first.var(ddof=1) / len(first), second.var(ddof=1) / len(second)
+        error = np.sqrt(sum(parts))
+        weak = parts[0] ** 2 / (len(first) - 1) + parts[1] ** 2 / (len(second) - 1)
+        half = stats.t.ppf((1 + level) / 2, sum(parts) ** 2 / weak) * error if weak else 0.0
+        low, high = value - float(half), value + float(half)
     every, count = np.concatenate([first, second]), len(first)
     if comb(len(every), count) > MOST_SPLITS:
         return Difference(value, low, high, np.nan)
