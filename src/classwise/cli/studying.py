@@ -201,8 +201,8 @@ def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> Non
 
     cost = cost_of(list(work.runs.values()))
     if show:
-        listing = Table("run", "settings", "cost", title=f"{work.done} runs are there, "
-                        f"{len(work.jobs)} are left", title_justify="left")  # fmt: skip
+        out.print(f"{work.done} runs are there, {len(work.jobs)} are left", highlight=False)
+        listing = Table("run", "settings", "cost")
         for key, run in work.runs.items():
             labels = ", ".join(f"{a}={v}" for a, v in run.labels.items() if a != "row")
             seconds = cost.seconds.get(key)

@@ -61,7 +61,7 @@ def madeup(classes: str, size: int = 8, train: int = 20, test: int = 8) -> DataS
 
     >>> source = madeup("cifar100", size=4, train=1, test=1)
     >>> source.train.superclass_names[source.train.superclass_of[-1]], len(source.test)
-    ('flowers', 100)
+    ('non-insect_invertebrates', 100)
     """
     for name, value, most in (
         ("size", size, LARGEST_SIDE), ("train", train, MOST_IMAGES), ("test", test, MOST_IMAGES),

@@ -71,8 +71,8 @@ def _asked(run: ReportRun, planned: PlannedRun) -> ReportRun:
     wanted: dict[tuple[str, str], dict[str, Condition]] = {}
     for audited in run.audits:
         for audit in planned.audits:
-            named = weights_meant(there, audit.weights)
-            if audited.weights in named and audited.split == audit.split:
+            meant = weights_meant(there, audit.weights)
+            if audited.weights in meant and audited.split == audit.split:
                 text = ",".join(audit.attacks)
                 named = {one.name: one for one in parse_conditions(text, threat, own=False)}
                 wanted.setdefault((audited.weights, audited.split), {}).update(named)

@@ -29,6 +29,7 @@ from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, unknown
 from classwise.recipe import Recipe
 from classwise.spelling import spell_eps, split_outside_brackets
+from classwise.studies.named import check_names
 from classwise.studies.papers import PaperRow, paper_rows
 from classwise.studies.scale import Scale, read_with, scale_of
 from classwise.studies.settings import said
@@ -248,6 +249,7 @@ def _resolved(
     watch = study.scale.get(scale.name, AtScale()).watch or study.watch
     options = {**point.options, "seed": seed, **_watching(watch, recipe)}
     recipe, config = scale.resolve(recipe, point.preset, options)
+    check_names(config)
     threat = Threat.of(config.eps_of_judge, config.norm)
     wanted = tuple(a for a in audits if not a.seeds or seed < a.seeds)
     for audit in wanted:

@@ -30,8 +30,8 @@ from classwise.sealed import sealed_text
 COPIED = ("history.jsonl", "watch.jsonl", "remarks.json")
 FOLDERS = ("groups", "truth", "similarity")  # small files beside an audit
 LEFT_OUT = {"logit_gap": "NULL", "iterations": "0", "broken_by": "NULL", "image": "NULL"}
-# Rows that differ in the last column alone stand together, so that the others cost next to nothing.
-_ORDER = "weights, split, attack_key, label, sample"
+# Sample by sample within a condition: then all but labels and answers cost next to nothing.
+_ORDER = "weights, split, attack_key, sample"
 _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^\s,()'\"/\\]+[/\\])+([^\s,()'\"/\\]+)")
 
 

@@ -36,7 +36,7 @@ class Audit(Table):
     that a run does not have are passed over, so that they show as a hole.
     """
 
-    attacks: tuple[str, ...] = Field(("clean", "pgd-20"), min_length=1)
+    attacks: Annotated[tuple[str, ...], Field(min_length=1)] = ("clean", "pgd-20")
     corruptions: str = ""  # c15, or fog,snow; they are put among the attacks
     severity: str = ""  # of corruptions: 3, 1-5 or 1,3,5
     weights: tuple[str, ...] = ("last",)
@@ -109,8 +109,8 @@ class Block(Table):
             raise ClasswiseError("variants is for rows of a table; recipes say what they are")
         if self.row and (self.rows or len(self.row) not in (1, len(self.recipe))):
             raise ClasswiseError(
-                f"row names {len(self.row)} rows for {len(self.recipe)} recipes; give one for each, "
-                "or one for all"
+                f"row names {len(self.row)} rows for {len(self.recipe)} recipes; give one for "
+                "each, or one for all"
             )
         for name in self.scales:
             if name not in SCALES:
@@ -217,7 +217,8 @@ def load_study(name: str) -> Study:
 def parse_study(text: str, name: str, where: object) -> Study:
     r"""Read the text of a study file.
 
-    >>> text = 'title = "Two recipes"\n[[runs]]\nrecipe = ["at", "trades"]\neps = "4/255"'
+    >>> text = 'title = "Two recipes"\n[[runs]]\nrecipe = ["at", "trades"]\neps = "4/255"\n'
+    >>> text += '[[artefact]]\nkind = "table"\ntitle = "Table 1"'
     >>> parse_study(text, "mine", "mine.toml").runs[0].recipe
     ('at', 'trades')
     """
