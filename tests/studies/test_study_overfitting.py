@@ -55,6 +55,19 @@ def test_all_classes_have_a_row_and_a_panel():
     assert lines["test:robust"] == pytest.approx(JUDGED[:, 0])
 
 
+def test_very_many_classes_are_points_of_one_panel():
+    names = [f"c{k}" for k in range(20)]
+    train, test = (np.random.default_rng(n).random((2, 20)) for n in (5, 6))
+    looks = {"training:robust": train.tolist(), "test:pgd-10": test.tolist()}
+    found = found_runs(({"recipe": "at"}, record(history(looks), names=names)))
+    made = overfitting(found, options(classes=["all"]))
+    assert len(made.rows) == 20
+    (panel,) = made.figure.panels
+    assert panel.kind == "points"
+    assert panel.series[0].x == pytest.approx(100 * train[-1])
+    assert panel.series[0].y == pytest.approx(test[-1])
+
+
 def test_trained_and_judged_at_one_radius_there_is_no_part_of_the_radius():
     looks = {"training:robust": TRAIN.tolist(), "test:pgd-10": JUDGED.tolist()}
     found = found_runs(({"recipe": "at"}, record(history(looks))))

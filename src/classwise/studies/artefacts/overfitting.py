@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +22,7 @@ from classwise.studies.looks import (
     split_notes,
 )
 
+MOST_PANELS = 12  # of one setting; more classes than that are points of one panel
 HEAD = (
     *("run", "class", "train, own radius", "test, own radius", "test, judge's radius"),
     *("train minus test", "of it: other images", "of it: other radius"),
@@ -74,16 +75,16 @@ class Reader:
 def overfitting(found: Found, options: OverfittingOptions) -> Artefact:
     """Put training and test side by side for every class, and draw both over the epochs."""
     found = found.only(options.where)
-    rows, panels = [], []
+    rows, panels = list[tuple[Cell, ...]](), list[Figure]()
     for setting in settings_of(found):
         looks = dict.fromkeys(looks_of(options))
         seeds = {look: SeedsOver.of(setting.runs, look) for look in looks}
         known = [one.class_names for over in seeds.values() for one in over.known]
-        for name in classes_meant(options.classes, known[0] if known else ()):
-            rows.append(_row(setting, Reader(name, options)))
-            series = [_series(str(look), over, name) for look, over in seeds.items() if over.known]
-            title = f"{setting.label}, {name}"
-            panels.append(Figure("lines", "epoch", "accuracy", tuple(series), title=title))
+        names = classes_meant(options.classes, known[0] if known else ())
+        own = [_row(setting, Reader(name, options)) for name in names]
+        many = len(names) > MOST_PANELS
+        panels += [_cloud(setting.label, own)] if many else _panels(setting.label, seeds, names)
+        rows += own
     return Artefact(
         options.file_name,
         options.title,
@@ -126,6 +127,25 @@ def _row(setting: Setting, reader: Reader) -> tuple[Cell, ...]:
         cell(lambda run: float(reader.top(run)[0]), unit=""),
         cell(lambda run: reader.top(run)[1] - reader.top(run)[2], unit=POINTS),
     )
+
+
+def _panels(label: str, seeds: Mapping[Look, SeedsOver], names: Sequence[str]) -> list[Figure]:
+    """Every class over the epochs, in a panel of its own."""
+    drawn = []
+    for name in names:
+        series = [_series(str(look), over, name) for look, over in seeds.items() if over.known]
+        drawn.append(Figure("lines", "epoch", "accuracy", tuple(series), title=f"{label}, {name}"))
+    return drawn
+
+
+def _cloud(label: str, rows: Sequence[tuple[Cell, ...]]) -> Figure:
+    """Many classes at the last look: a point for each, training against test."""
+    train, test = HEAD.index("train, own radius"), HEAD.index("test, judge's radius")
+    means = [(row[train].mean, row[test].mean) for row in rows]
+    points = [(x, y) for x, y in means if x is not None and y is not None]
+    x, y = tuple(100 * x for x, _ in points), tuple(y for _, y in points)
+    series = Series("a class", x, y)
+    return Figure("points", "train, own radius", "test, judge's radius", (series,), title=label)
 
 
 def _series(name: str, seeds: SeedsOver, line: str) -> Series:
