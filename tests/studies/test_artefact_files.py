@@ -51,7 +51,7 @@ class TestMarkdown:
         row = next(line for line in markdown(MADE).splitlines() if line.startswith("| AT"))
         assert row == (
             "| AT | 52.0 ± 2.0 (cat 2/3) · paper 51.3 "
-            "| 25.5 ± 0.7 (n = 2) [1] · paper 16 [2] | – [3] |"
+            "| 25.5 ± 0.7 (n = 2) [1] · paper 16.0 [2] | – [3] |"
         )
 
     def test_says_why_below(self):

@@ -48,6 +48,17 @@ class TestNumbers:
         made = table(found(*runs), options(measures=["worst"], conditions=["clean"]))
         assert column(made, "worst, clean")["AT"].words == "a 2/3"
 
+    def test_no_class_is_singled_out_of_many_equal_ones(self):
+        none = [[9 * (j == (k + 1) % 5) for j in range(5)] for k in range(5)]
+        runs = [
+            found_run({"row": "AT", "seed": str(s)}, {"last": [report("clean", none)]})
+            for s in range(2)
+        ]
+        chosen = options(measures=["worst"], conditions=["clean"])
+        assert column(table(found(*runs), chosen), "worst, clean")["AT"].words == "5 classes 2/2"
+        (one,) = table(found(runs[0]), chosen).rows
+        assert one[1].words == "5 classes"
+
     def test_one_seed_has_an_interval_over_images(self):
         runs, tables = seeds({"row": "AT"}, count=1)
         made = table(found(*runs), options(measures=["worst"], conditions=["clean"]))

@@ -69,7 +69,7 @@ def cell_words(cell: Cell, footnotes: Footnotes, seeds: int = 1) -> str:
     >>> cell_words(Cell((0.5, 0.52), words="cat 2/2", paper=51.3), notes, 2)
     '51.0 ± 1.4 (cat 2/2) · paper 51.3'
     >>> cell_words(Cell(hole="not run yet", paper=3), notes), list(notes.numbers)
-    ('– [1] · paper 3', ['not run yet'])
+    ('– [1] · paper 3.0', ['not run yet'])
     """
     words = markdown_text(cell.words)
     if cell.over is None:
@@ -83,8 +83,13 @@ def cell_words(cell: Cell, footnotes: Footnotes, seeds: int = 1) -> str:
         parts.append(footnotes.mark(cell.hole))
     if cell.paper is not None:
         doubt = f" {footnotes.mark(f'The paper: {cell.doubtful}')}" if cell.doubtful else ""
-        parts.append(f"· paper {cell.paper:g}{doubt}")
+        parts.append(f"· paper {_as_printed(cell.paper)}{doubt}")
     return " ".join(parts)
+
+
+def _as_printed(number: float) -> str:
+    """A number of a paper: one digit, or as many as it has."""
+    return f"{number:.1f}" if round(number, 1) == number else f"{number:g}"
 
 
 def _number(cell: Cell) -> str:

@@ -16,7 +16,9 @@ from classwise.studies.found import NOT_RUN, SEED, Found, FoundRun, Hole
 from classwise.studies.readings import Read, report_of
 
 FIRST_AXES = ("row", "recipe")  # what a run is called by
+OTHER_SCALE = "not the paper's scale"
 MOST_REMARKS = 6
+MOST_NAMED = 3  # classes beside a number
 NO_CLASS = "no class known yet"  # the one line of a table without any run
 NO_SUCH_RUN = "the study has no such run"
 
@@ -119,14 +121,17 @@ def _differing(runs: Sequence[FoundRun]) -> list[str]:
 
 
 def _most_often(reads: Sequence[Read]) -> str:
-    """The class that is named most often, and how often where there are several seeds."""
-    named = [one.classes for one in reads if one.classes]
-    if not named:
+    """The class that is named most often, and how often where there are several seeds.
+
+    Where many are named equally often, as all classes at 0 %, none of them is singled out.
+    """
+    count = Counter(name for one in reads for name in one.classes)
+    if not count:
         return ""
-    if len(reads) == 1:
-        return few_names(named[0])
-    name, times = Counter(name for names in named for name in names).most_common(1)[0]
-    return f"{name} {times}/{len(reads)}"
+    times = max(count.values())
+    top = [name for name, often in count.items() if often == times]
+    words = ", ".join(top) if len(top) <= MOST_NAMED else f"{len(top)} classes"
+    return words if len(reads) == 1 else f"{words} {times}/{len(reads)}"
 
 
 def _why(holes: Sequence[str], runs: int) -> str:
@@ -186,8 +191,8 @@ def scale_note(found: Found) -> str:
     What is not the paper's scale says so, beside every number.
     """
     words = f": {found.scale_words}" if found.scale_words else ""
-    other = "" if found.scale == "paper" else "; not the paper's scale"
-    return f"Scale {found.scale}{words}{other}."
+    said = found.scale == "paper" or OTHER_SCALE in words
+    return f"Scale {found.scale}{words}{'' if said else f'; {OTHER_SCALE}'}."
 
 
 def _seed_note(found: Found) -> str:
