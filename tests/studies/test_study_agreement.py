@@ -89,7 +89,10 @@ def test_data_with_other_classes_have_no_order_to_compare():
     made = agreement(found_runs(*pairs), options(axis="data"))
     verdict = next(line for line in made.rows if line[2].words == EVERY)[-1].words
     assert "no order to compare" in verdict
+    assert verdict.endswith("Classes differ beyond chance in 1 of 2.")
     chances = [line[5].rates[0] for line in made.rows if line[2].words in "xy"]
+    wrong = [400 - hit for hit in SPREAD]
+    assert chances[0] == pytest.approx(stats.chi2_contingency([SPREAD, wrong]).pvalue)
     assert chances[0] < 1e-10
     assert chances[1] > 0.5
 
@@ -117,6 +120,7 @@ def test_a_run_whose_classes_are_equal_decides_nothing_and_breaks_nothing():
     lowest = column(made, "lowest ρ with another", "at", "pgd-20", "vgg")
     assert lowest.rates == pytest.approx([-1])
     assert "no order" in lowest.hole
+    assert column(made, "chance if classes were equal", "at", "pgd-20", "vgg").rates[1] == 1
 
 
 def test_holes_are_kept_and_the_others_compared():

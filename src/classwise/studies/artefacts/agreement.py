@@ -14,13 +14,13 @@ from classwise.errors import ClasswiseError
 from classwise.judging.agreement import RankAgreement, agree_samples
 from classwise.judging.asymmetry import Asymmetry
 from classwise.judging.metrics import ConditionReport
-from classwise.judging.samples import AuditedSamples
 from classwise.judging.universal import SAME_FROM, Agreement, RunDetails, Verdict
-from classwise.record.rows import Predictions, Stamp
 from classwise.spelling import few_names
+from classwise.statistics.paired import holm
 from classwise.statistics.ranks import spearman
 from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import Setting, cell_over, notes_of, settings_of
+from classwise.studies.counted import equal_rates_p_value, samples_of
 from classwise.studies.epochs import gaps
 from classwise.studies.found import Found, FoundRun, Hole
 from classwise.studies.readings import ConditionName, read_measure
@@ -81,7 +81,7 @@ class Compared:
         names = {report.class_names for report in reports.values()}
         if len(names) > 1:
             return Hole(f"the classes differ with {self.options.axis}: no order to compare")
-        samples = [_samples(value, self.condition, report) for value, report in reports.items()]
+        samples = [samples_of(value, self.condition, report) for value, report in reports.items()]
         label, level, draws = self.condition, self.options.level, self.options.draws
         try:
             ranks = agree_samples(samples, label, level=level, draws=draws)
@@ -131,14 +131,26 @@ class Compared:
         known = [one for one in self.by_seed.values() if isinstance(one, Agreement)]
         if not known:
             reasons = [str(one) for one in self.by_seed.values()]
-            return f"Undecided: {few_names(list(dict.fromkeys(reasons))) or 'nothing was audited'}."
+            why = few_names(list(dict.fromkeys(reasons))) or "nothing was audited"
+            return f"Undecided: {why}.{self._unequal}"
         verdicts = [one.verdict for one in known]
         deciding = min(verdicts, key=_strictness)
         words = deciding.words
         if len(verdicts) > 1:
             same, other = (sum(one.same is what for one in verdicts) for what in (True, False))
             words += f" Of {len(verdicts)} seeds {same} say the same order, {other} another one."
-        return self._against_seeds(deciding) + words
+        return self._against_seeds(deciding) + words + self._unequal
+
+    @property
+    def _unequal(self) -> str:
+        """At how many values of the axis classes differ at all, of the first seed that has them."""
+        found: dict[str, ConditionReport] = {}
+        for by in self.reports.values():
+            found = {**by, **found}
+        if not found:
+            return ""
+        sure = holm([equal_rates_p_value(one) for one in found.values()]) <= 1 - self.options.level
+        return f" Classes differ beyond chance in {int(sure.sum())} of {len(found)}."
 
     def _against_seeds(self, verdict: Verdict) -> str:
         """What another order means where seeds alone make another order as well."""
@@ -179,6 +191,8 @@ def agreement(found: Found, options: AgreementOptions) -> Artefact:
             "are over images, drawn for each run by itself: wider than drawn together. The same "
             f"order is ρ of {options.same_from:g} or more of every pair; the paper says “the same "
             "trend” and no number.",
+            "Whether classes differ: χ² of right and wrong by class; in the verdict corrected for "
+            "all values of the axis (Holm).",
             *([options.note] if options.note else []),
         ),
         Figure("heat", options.axis, options.axis, panels=tuple(panels), unit="")
@@ -208,7 +222,7 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
                 *(Cell(words=words) for words in (label, condition, value)),
                 cell_over(runs, lambda run: read_measure(read(run), "spread")),
                 cell_over(runs, lambda run: read_measure(read(run), "worst")),
-                cell_over(runs, lambda run: read(run).equal_classes_p_value, unit=""),
+                cell_over(runs, lambda run: equal_rates_p_value(read(run)), unit=""),
                 cell_over(runs, lowest_of, unit=""),
                 _seeds_cell(compared, value),
                 NOTHING,
@@ -248,27 +262,6 @@ def _panels(compared: Compared) -> list[Figure]:
     )
     axis, title = compared.options.axis, f"{compared.setting.label}, {compared.condition}"
     return [Figure("heat", axis, axis, series, title=title, unit="")]
-
-
-def _samples(name: str, condition: str, report: ConditionReport) -> AuditedSamples:
-    """The verdicts of a report one by one; which image each is of, a report does not say.
-
-    Every run therefore has data of its own, and its images are drawn for it alone.
-    """
-    unanswered = report.counts.sizes.numpy() - report.confusion.sum(1)
-    table = np.column_stack([report.confusion, unanswered])
-    label, predicted = (
-        np.repeat(places.ravel(), table.ravel()) for places in np.indices(table.shape)
-    )
-    nothing = np.zeros(len(label))
-    rows = Predictions(
-        *(condition, np.arange(len(label)), label, predicted),
-        *(nothing.astype(np.float32), nothing, nothing.astype(np.int64)),
-        np.full(len(label), None, object),
-        kind=report.kind,
-    )
-    stamp = Stamp(name, "", "", data_hash=name, attack_key=condition)
-    return AuditedSamples(name, "", "", report.class_names, {condition: rows}, {condition: stamp})
 
 
 def _confused(report: ConditionReport) -> Asymmetry:
