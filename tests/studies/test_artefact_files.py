@@ -131,6 +131,15 @@ class TestPictures:
         gap = replace(LINES, series=(Series("a", (1.0, 2.0, 4.0), (0.5, None, 0.3)),))
         assert draw(whole, "t") != draw(gap, "t")
 
+    def test_a_name_has_one_colour_in_all_panels(self):
+        def colours(*names):
+            panels = [Figure("bars", "", "", (Series(name, ("a",), (0.5,)),)) for name in names]
+            text = draw(Figure("bars", "", "", panels=tuple(panels)), "t").decode()
+            return {colour for colour in drawing.COLOURS if colour.lower() in text.lower()}
+
+        assert len(colours("x", "x") & set(drawing.COLOURS[:2])) == 1
+        assert len(colours("x", "y") & set(drawing.COLOURS[:2])) == 2
+
     def test_leave_the_settings_of_others_alone(self):
         import matplotlib
 

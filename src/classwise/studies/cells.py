@@ -226,6 +226,8 @@ def _threat(run: FoundRun, condition: str, weights: str) -> tuple[str, str]:
     low, high = int(sizes.min()), int(sizes.max())
     each = f"{low}" if low == high else f"{low} to {high}"
     name = report.condition.replace("{", "{{").replace("}", "}}")
+    if condition in run.stand_ins:
+        name += f", in place of {condition}"
     images = f"{int(sizes.sum())} images, {each} per class."
     if report.kind in ("clean", "shift"):
         return f"{name}: {images}", ""

@@ -61,9 +61,11 @@ def draw(figure: Figure, title: str) -> bytes:
         FigureCanvasSVG(canvas)
         canvas.suptitle(_text(title, 110), fontsize=11)
         grid = canvas.subplots(down, across, squeeze=False).flatten().tolist()
+        # a name has one colour in all panels, and no other name has it
+        order = list(dict.fromkeys(one.name for panel in panels for one in panel.series))
         names: dict[str, Any] = {}
         for axes, panel in zip(grid, panels, strict=False):
-            names |= _panel(axes, panel)
+            names |= _panel(axes, panel, order)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         if len(names) > 1 or (names and figure.panels):
@@ -87,7 +89,7 @@ def _height(panels: Sequence[Figure], across: int, down: int) -> float:
     return 0.5 + down * each + 0.2 * math.ceil(len(names) / 4)
 
 
-def _panel(axes: Any, panel: Figure) -> dict[str, Any]:
+def _panel(axes: Any, panel: Figure, order: Sequence[str]) -> dict[str, Any]:
     """Draw one panel; what stands for each series in the legend."""
     if panel.title:
         axes.set_title(_text(panel.title, 60), fontsize=9)
@@ -104,9 +106,9 @@ def _panel(axes: Any, panel: Figure) -> dict[str, Any]:
         return {}
     places = _places(panel)
     drawn = {}
-    for number, one in enumerate(panel.series):
+    for one in panel.series:
         part = _bars if panel.kind == "bars" else _marks
-        drawn[one.name] = part(axes, panel, one, number, places)
+        drawn[one.name] = part(axes, panel, one, order.index(one.name), places)
     if panel.level is not None:
         axes.axhline(_scaled([panel.level], panel.unit)[0], color="#888888", lw=0.8, ls=":")
     if places:
@@ -157,8 +159,8 @@ def _marks(axes: Any, panel: Figure, one: Series, number: int, places: Sequence[
 
 def _bars(axes: Any, panel: Figure, one: Series, number: int, places: Sequence[str]) -> Any:
     """Bars beside those of the other series."""
-    width = 0.8 / len(panel.series)
-    x = [at + width * (number - (len(panel.series) - 1) / 2) for at in _at(one, places)]
+    width, place = 0.8 / len(panel.series), panel.series.index(one)
+    x = [at + width * (place - (len(panel.series) - 1) / 2) for at in _at(one, places)]
     y = _scaled(one.y, panel.unit)
     colour, turn = COLOURS[number % len(COLOURS)], number // len(COLOURS)
     drawn = axes.bar(x, y, width, color=colour, hatch=("", "//", "..", "xx")[turn % 4])

@@ -147,11 +147,16 @@ def _corruption_line(name: str, severity: int, weights: str) -> Line:
 def _pooled(found: CorruptedClasses, measure: str) -> Read:
     """A measure of the classes after all severities are put together."""
     if measure == "worst":
-        return Read(found.worst, (found.worst_group,), found.worst_interval)
+        return Read(found.worst, _at(found, found.worst), found.worst_interval)
     if measure == "best":
-        return Read(found.best, (found.best_group,))
+        return Read(found.best, _at(found, found.best))
     plain = {"average": found.overall, "error": found.error, "gap": found.gap}
     return Read(found.spread if measure == "spread" else plain[measure])
+
+
+def _at(found: CorruptedClasses, rate: float) -> tuple[str, ...]:
+    """All classes at this very rate."""
+    return tuple(name for name, one in found.by_group.items() if one == rate)
 
 
 def _cell(

@@ -52,8 +52,8 @@ def false_positives(found: Found, options: FalsePositivesOptions) -> Artefact:
             *notes_of(found, (options.condition,), (options.weights,)),
             f"Under {condition_words(found, options.condition)}. C_FPS: of all mistakes, the share "
             "that was called this class; they sum to 100 %.",
-            "One-vs-rest accuracy, (TP + TN) / N, stays near 100 % for a class that is never "
-            "recognised; recall is the share of its own images that are.",
+            "One-vs-rest accuracy, (TP + TN) / N, is 1 − 1/K in data of K equal classes for one "
+            "that is never named; recall is the share of its own images that are recognised.",
             *((options.note,) if options.note else ()),
         ),
         figure=_figure(settings, names, cells),
