@@ -175,7 +175,7 @@ def test_a_damaged_file_of_trials_is_told(tmp_path, monkeypatch):
 
 
 def test_a_class_without_validation_images_is_refused(tmp_path):
-    start = START.with_values({"valid": "0.0001"})
+    start = START.with_values({"valid": "0"})
     with pytest.raises(ClasswiseError, match="has no validation image"):
         tune(small_search(start=start), tmp_path / "a", Budget(1))
 
