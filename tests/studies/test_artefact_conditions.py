@@ -154,6 +154,15 @@ class TestOutputs:
         names = [one.name for one in made.figure.series]
         assert names == [f"{m}, {c}" for m in ("average", "worst") for c in self.CONDITIONS]
 
+    def test_no_difference_between_other_images(self):
+        reports = [
+            report("pgd-40", confusion(1)),
+            report("pgd-40(logits=all)", confusion(2, size=9)),
+        ]
+        run = found_run({"row": "Adv+", "seed": "0"}, {"last": reports})
+        made = outputs(found(run), OutputsOptions(kind="outputs", title="x"))
+        assert "60 and 27 images" in column(made, "worst, difference")["Adv+"].hole
+
     def test_a_network_without_further_outputs_has_a_hole(self):
         runs, _ = seeds({"row": "Adv"}, self.CONDITIONS[:1])
         made = outputs(found(*runs), OutputsOptions(kind="outputs", title="x"))

@@ -1,9 +1,10 @@
-"""The same attack on two sets of logits, side by side: those of the classes, and all outputs."""
+"""Two attacks side by side: one on the logits of the classes and one on all outputs, as a rule."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from pydantic import Field
 
 from classwise.studies.artefact import POINTS, Artefact, ArtefactOptions, Cell, Figure
@@ -15,10 +16,14 @@ from classwise.studies.cells import (
     notes_of,
     settings_of,
 )
-from classwise.studies.found import Found, FoundRun
+from classwise.studies.found import Found, FoundRun, Hole
 from classwise.studies.readings import ConditionName, Measure, read_run
 
 Pair = tuple[ConditionName, ConditionName]
+LOGITS = (
+    "An attack on the logits of the classes alone does not see the further outputs of a network; "
+    "whether a prediction is right is decided among the classes in both."
+)
 
 
 class OutputsOptions(ArtefactOptions):
@@ -53,8 +58,7 @@ def outputs(found: Found, options: OutputsOptions) -> Artefact:
         rows=tuple(rows),
         notes=(
             *notes_of(found, conditions, (options.weights,)),
-            "An attack on the logits of the classes alone does not see the further outputs of a "
-            "network; whether a prediction is right is decided among the classes in both.",
+            *((LOGITS,) if any("logits=" in one for one in conditions) else ()),
             *((options.note,) if options.note else ()),
         ),
         figure=_figure(settings, head, rows, " and ".join(options.measures)),
@@ -66,6 +70,10 @@ def _three(setting: Setting, measure: str, pair: Pair, weights: str) -> list[Cel
 
     def change(run: FoundRun) -> float:
         before, after = (read_run(run, measure, one, weights).rate for one in pair)
+        sizes = [run.report(one, weights).counts.sizes for one in pair]
+        if not torch.equal(*sizes):
+            counts = " and ".join(str(int(one.sum())) for one in sizes)
+            raise Hole(f"audited on {counts} images: a difference would be of other images, too")
         return after - before
 
     return [
