@@ -78,6 +78,7 @@ def test_seeds_share_a_cell_whose_interval_holds_all_of_theirs():
     assert cells[0].rates == cells[1].rates + cells[2].rates
     assert cells[0].interval[0] == min(cells[1].interval[0], cells[2].interval[0])
     assert cells[0].interval[1] == max(cells[1].interval[1], cells[2].interval[1])
+    assert cells[0].words == "{:.2f} to {:.2f}".format(*cells[0].interval)
 
 
 def test_classes_without_samples_are_left_out():

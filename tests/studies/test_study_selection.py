@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trained_runs import column, found_runs, history, record
 
-from classwise.studies.artefacts.selection import ON_TEST, SelectionOptions, selection
+from classwise.studies.artefacts.selection import GAIN, ON_TEST, SelectionOptions, selection
 
 VALID = [[0.8, 0.2, 0.5, 0.6], [0.5, 0.45, 0.5, 0.6], [0.4, 0.3, 0.3, 0.3]]  # 2.1, 2.05, 1.3
 TEST = [[0.7, 0.1, 0.5, 0.5], [0.5, 0.3, 0.4, 0.5], [0.9, 0.31, 0.8, 0.7]]
@@ -29,6 +29,15 @@ def test_each_rule_chooses_on_validation_and_is_judged_on_test():
             [np.mean(TEST[epoch - 1])]
         )
         assert column(found, "test worst class", *place).rates == (min(TEST[epoch - 1]),)
+
+
+def test_what_the_second_rule_brings():
+    found = made({"valid:pgd-10": VALID, "test:pgd-10": TEST})
+    worst = column(found, "test worst class", "at", "validation", GAIN)
+    assert worst.rates == pytest.approx([0.3 - 0.1])
+    overall = column(found, "test overall", "at", "validation", GAIN)
+    assert overall.rates == pytest.approx([np.mean(TEST[1]) - np.mean(TEST[0])])
+    assert column(found, "test worst class", "at", ON_TEST, GAIN).rates == (0.0,)
 
 
 def test_the_papers_choice_stands_apart():
@@ -66,4 +75,4 @@ def test_equal_scores_take_the_first_epoch():
 def test_a_run_that_nobody_watched_is_a_hole():
     found = made({"valid:pgd-10": VALID})
     assert not any(cell.rates for line in found.rows for cell in line)
-    assert all(cell.hole for line in found.rows for cell in line[3:])
+    assert all(cell.hole for line in found.rows for cell in line[4:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Literal
@@ -27,6 +28,7 @@ from classwise.studies.readings import ConditionName, read_measure
 
 EVERY = "all of them"
 NOTHING = Cell(words="–")
+LEAST = 1e-4  # chances below are not told apart
 
 
 class AgreementOptions(ArtefactOptions):
@@ -155,9 +157,10 @@ class Compared:
     def _against_seeds(self, verdict: Verdict) -> str:
         """What another order means where seeds alone make another order as well."""
         values = dict.fromkeys(value for by in self.reports.values() for value in by)
-        alone = [
-            cell.mean for value in values if (cell := _seeds_cell(self, value)).mean is not None
-        ]
+        alone = list[float]()
+        for value in values:
+            with suppress(Hole):
+                alone.append(self.between_seeds(value))
         lowest = [rho for seed in self.by_seed if (rho := _lowest_of(self, seed)) is not None]
         if verdict.same is not False or not alone or min(alone) > min(lowest):
             return ""
@@ -222,9 +225,9 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
                 *(Cell(words=words) for words in (label, condition, value)),
                 cell_over(runs, lambda run: read_measure(read(run), "spread")),
                 cell_over(runs, lambda run: read_measure(read(run), "worst")),
-                cell_over(runs, lambda run: equal_rates_p_value(read(run)), unit=""),
+                _chance(compared, value),
                 cell_over(runs, lowest_of, unit=""),
-                _seeds_cell(compared, value),
+                _between_seeds(compared, value),
                 NOTHING,
             )
         )
@@ -235,9 +238,18 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _seeds_cell(compared: Compared, value: str) -> Cell:
+def _chance(compared: Compared, value: str) -> Cell:
+    """The largest chance of all seeds that equal classes differ as much."""
+    found = [equal_rates_p_value(by[value]) for by in compared.reports.values() if value in by]
+    if not found:
+        return Cell(hole="not audited")
+    return Cell(words=f"{max(found):.2g}" if max(found) >= LEAST else f"below {LEAST:g}")
+
+
+def _between_seeds(compared: Compared, value: str) -> Cell:
+    """One number for all seeds."""
     try:
-        return Cell((compared.between_seeds(value),), unit="")
+        return Cell(words=f"{compared.between_seeds(value):.2f}")
     except Hole as reason:
         return Cell(hole=str(reason))
 

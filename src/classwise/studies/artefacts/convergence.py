@@ -161,7 +161,9 @@ def _cell(setting: Setting, made: dict[str, Predicted | Hole], share: float) -> 
     cell = cell_over(setting.runs, read, unit="")
     if not ends:
         return cell
-    return replace(cell, interval=(min(low for low, _ in ends), max(high for _, high in ends)))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    words = f"{low:.2f} to {high:.2f}" if len(ends) > 1 else ""  # beside a deviation over seeds
+    return replace(cell, interval=(low, high), words=words)
 
 
 def _series(name: str, known: Sequence[Predicted]) -> Series:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from classwise.statistics.intervals import Rates
-from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure
+from classwise.studies.artefact import POINTS, Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import Setting, cell_over, line_of, notes_of, settings_of
 from classwise.studies.epochs import OVERALL, WORST, OverEpochs, Window, WindowOption
 from classwise.studies.found import Found, FoundRun, Hole
@@ -19,6 +19,8 @@ SCORES: dict[str, Callable[[OverEpochs], Rates]] = {
     OVERALL: lambda seen: seen.overall,
     f"{OVERALL} + {WORST}": lambda seen: seen.overall + seen.worst,
 }
+VALIDATION = "validation"
+GAIN = "the second less the first"
 ON_TEST = "test, as the paper does; no fair choice"
 
 
@@ -65,19 +67,20 @@ class Choice:
 def selection(found: Found, options: SelectionOptions) -> Artefact:
     """Put what every rule chooses side by side, by the epoch and by its worth on test."""
     found = found.only(options.where)
-    rows, bars = [], []
+    rows, bars = list[tuple[Cell, ...]](), list[Series]()
     for setting in settings_of(found):
         for average in options.averages:
             if not can_show(setting.runs, Look("test", "robust", average)):
                 continue  # its recipe has no such average
             name = setting.label + (f", {average}" if average else "")
             cells = {}
-            for part, score in ((p, s) for p in ("validation", ON_TEST) for s in SCORES):
+            for part, score in ((p, s) for p in (VALIDATION, ON_TEST) for s in SCORES):
                 choice = _choice(score, part, average, options)
                 overall, worst = (_cell(setting, choice, line) for line in (OVERALL, WORST))
                 cells[f"{score}, {part.partition(',')[0]}"] = worst
                 named = Cell(words=name), Cell(words=part), Cell(words=score)
                 rows.append((*named, _epochs(setting, choice), overall, worst))
+            rows += [_gain(setting, name, part, average, options) for part in (VALIDATION, ON_TEST)]
             bars.append(line_of(name, tuple(cells), list(cells.values())))
     return Artefact(
         options.file_name,
@@ -104,6 +107,21 @@ def _choice(score: str, part: str, average: str, options: SelectionOptions) -> C
 
 def _cell(setting: Setting, choice: Choice, line: str) -> Cell:
     return cell_over(setting.runs, lambda run: choice.value(run, line))
+
+
+def _gain(
+    setting: Setting, name: str, part: str, average: str, options: SelectionOptions
+) -> tuple[Cell, ...]:
+    """What the second rule brings over the first, seed by seed."""
+    first, second = (_choice(score, part, average, options) for score in SCORES)
+
+    def gain(line: str) -> Cell:
+        return cell_over(
+            setting.runs, lambda run: second.value(run, line) - first.value(run, line), unit=POINTS
+        )
+
+    words = name, part, GAIN, "–"
+    return (*(Cell(words=word) for word in words), gain(OVERALL), gain(WORST))
 
 
 def _epochs(setting: Setting, choice: Choice) -> Cell:
