@@ -249,6 +249,8 @@ def _resolved(
     watch = study.scale.get(scale.name, AtScale()).watch or study.watch
     options = {**point.options, "seed": seed, **_watching(watch, recipe)}
     recipe, config = scale.resolve(recipe, point.preset, options)
+    if config.judge_eps == config.eps:  # the same run, whichever way it is said
+        config = config.model_copy(update={"judge_eps": None})
     check_names(config)
     threat = Threat.of(config.eps_of_judge, config.norm)
     wanted = tuple(a for a in audits if not a.seeds or seed < a.seeds)
