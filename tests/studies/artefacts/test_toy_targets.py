@@ -10,7 +10,7 @@ from classwise.studies.artefacts.toy_targets import (
     toy_targets,
 )
 from classwise.studies.found import Found
-from classwise.studies.toys.plane import METHODS, Scene, Trained, places, trained
+from classwise.studies.toys.plane import METHODS, Scene, Trained, network, places, trained
 
 QUICK = {"images": 50, "epochs": 3, "seeds": 1}
 
@@ -79,3 +79,9 @@ def test_a_verdict_needs_all_seeds():
 def test_what_it_would_not_use_is_refused():
     with pytest.raises(ValidationError, match="reads no runs"):
         ToyTargetsOptions(title="Figure 2", where={"seed": "0"})
+
+
+def test_the_notes_count_the_weights():
+    made = toy_targets(FOUND, ToyTargetsOptions(title="Figure 2", **QUICK))
+    weights = sum(one.numel() for one in network(3).parameters())
+    assert f"a network of {weights} weights" in made.notes[0]

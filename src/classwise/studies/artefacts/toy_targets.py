@@ -183,7 +183,8 @@ def _notes(options: ToyTargetsOptions) -> tuple[str, ...]:
     notes = (
         f"Normal classes of deviation {DEVIATION:g} around {where}; {options.images} points of "
         f"each to train on, 500 to test; Linf ball of radius {spell_eps(options.eps)}; robust is "
-        f"PGD-20; {options.epochs} epochs, {options.seeds} seeds, a network of 1300 weights.",
+        f"PGD-20; {options.epochs} epochs, a network of 1251 weights; {options.seeds} seeds, each "
+        "with training points, weights and draws of its own.",
         "The paper's figure 2 is a sketch without data; centres, radius and network are ours.",
         "“Green begins at” is a height on the line half way between red and blue: the lower, the "
         "further the boundary is from green's centre.",

@@ -22,7 +22,8 @@ from classwise.draws import Draws
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
 
-NAMES = ("red", "blue", "green")  # red and blue overlap, green lies apart
+# Blue and red overlap, green lies apart; in this order pictures have them in their own colours.
+NAMES = ("blue", "red", "green")
 GREEN = NAMES.index("green")
 CENTRES = ((0.42, 0.35), (0.58, 0.35), (0.5, 0.7))
 DEVIATION = 0.08  # of every class in both directions
@@ -44,10 +45,10 @@ class Scene:
     images: int = 200  # of each class, to train on
     epochs: int = 12
 
-    @property
-    def source(self) -> DataSource:
-        """The points as images."""
-        return DataSource("plane", _points(self.images, "train"), _points(_TESTED, "test"))
+    def source(self, seed: int) -> DataSource:
+        """The points as images; other ones to train on for every seed, the same to test."""
+        train, test = _points(self.images, "train", seed), _points(_TESTED, "test", 0)
+        return DataSource("plane", train, test)
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,10 @@ class Trained:
     regions: tuple[int, ...]  # the class of every place, row by row from below
 
 
-def _points(count: int, part: str) -> Dataset:
+def _points(count: int, part: str, seed: int) -> Dataset:
     index = torch.arange(3 * count)
     labels = index % 3
-    noise = Draws(0, f"plane {part}").normal(index, (2,))
+    noise = Draws(seed, f"plane {part}").normal(index, (2,))
     places = torch.tensor(CENTRES)[labels] + DEVIATION * noise
     pixels = (places.clamp(0, 1) * 255).round().to(torch.uint8)
     return Dataset(pixels.view(-1, 1, 1, 2), labels, NAMES, mirrored=False, moved=0)
@@ -98,7 +99,7 @@ def trained(scene: Scene, method: str, seed: int) -> Trained:
         valid_attack="pgd-2",
         seed=seed,
     )
-    source = scene.source
+    source = scene.source(seed)
     with _one_thread(), tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         run = train(METHODS[method], config, out=out, source=source, device="cpu", quiet=True)
@@ -139,7 +140,7 @@ def _called(model: nn.Module, points: Tensor) -> Tensor:
 
 
 def _begin_of_green(line: Tensor, called: Tensor) -> float:
-    """Above the last place that is not green; 1 where none is, below its centre."""
+    """The last place below green's centre that is not green; its centre, where green has none."""
     others = line[(called != GREEN) & (line < CENTRES[GREEN][1])]
     return float(others.max()) if len(others) else 0.0
 
