@@ -17,6 +17,7 @@ from classwise.spelling import conditions_meant
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import weights_meant
 from classwise.studies.kept import Kept
+from classwise.studies.kept_means import FoundRunWithMeans, kept_means
 from classwise.studies.planned import PlannedRun
 from classwise.studies.scale import Scale, scale_of
 from classwise.studies.study import Study
@@ -43,7 +44,9 @@ class Reader:
         run = self._record(planned)
         if isinstance(run, str):
             return FoundRun(planned.labels, None, run, scale.attacks)
-        return FoundRun(planned.labels, _asked(run, planned), "", scale.attacks)
+        found = _asked(run, planned)
+        means = kept_means(run.folder) if run.folder is not None else ()
+        return FoundRunWithMeans(planned.labels, found, "", scale.attacks, means)
 
     def _record(self, planned: PlannedRun) -> ReportRun | str:
         """A run that is trained and audited, or why there is none."""

@@ -36,6 +36,7 @@ class AuditJob:
     weights: tuple[str, ...] = ()
     limit: int = 0
     split: str = ""
+    similarity: bool = False  # also the mean logits of every class
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,7 @@ def run_job(job: Job) -> None:
     import torch
 
     from classwise.doors.targets import audit_target
+    from classwise.doors.universality import similarity
     from classwise.doors.wish import Wish
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
@@ -250,6 +252,8 @@ def run_job(job: Job) -> None:
                 quiet=True,
             )
             audit_target(wish)
+        for name in weights if audit.similarity else ():
+            similarity(job.path, weights=name, split=audit.split, limit=audit.limit, device="cpu")
 
 
 def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:

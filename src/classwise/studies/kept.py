@@ -156,7 +156,7 @@ def _both(one: PlannedRun, other: PlannedRun) -> PlannedRun:
 def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Job:
     """What a process needs to make a run."""
     audits = tuple(
-        AuditJob(",".join(audit.attacks), audit.weights, audit.limit, audit.split)
+        AuditJob(",".join(audit.attacks), audit.weights, audit.limit, audit.split, audit.similarity)
         for audit in planned.audits
     )
     used = tuple(name for name in imports if any(
@@ -180,6 +180,8 @@ def _is_audited(path: Path, config: TrainConfig, audit: Audit) -> bool:
     threat = Threat.of(config.eps_of_judge, config.norm)
     keys = {one.key for one in parse_conditions(",".join(audit.attacks), threat, own=False)}
     weights = weights_meant(Run(path).weights, audit.weights)
+    if audit.similarity and weights and not any((path / "similarity").glob("*.safetensors")):
+        return False
     with open_table(ledger_folder(path)) as base:
         cells = base.execute(
             "SELECT weights, attack_key, model_hash, data_hash, count(*) FROM rows "

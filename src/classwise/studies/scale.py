@@ -83,13 +83,20 @@ class Scale(BaseModel):
             for attack in audit.attacks:
                 most, first = self.limits.get(attack, 0), self.first.get(attack, 0)
                 how = (audit.weights, audit.split, _least(audit.limit, most),
-                       _least(audit.seeds, first))  # fmt: skip
+                       _least(audit.seeds, first), audit.similarity)  # fmt: skip
                 names = found.setdefault(how, [])
                 if self.attack_for(attack) not in names:
                     names.append(self.attack_for(attack))
         return tuple(
-            Audit(attacks=tuple(names), weights=weights, split=split, limit=limit, seeds=seeds)
-            for (weights, split, limit, seeds), names in found.items()
+            Audit(
+                attacks=tuple(names),
+                weights=weights,
+                split=split,
+                limit=limit,
+                seeds=seeds,
+                similarity=similarity,
+            )
+            for (weights, split, limit, seeds, similarity), names in found.items()
         )
 
     def resolve(

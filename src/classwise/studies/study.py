@@ -43,6 +43,7 @@ class Audit(Table):
     limit: Annotated[int, Field(ge=0)] = 0  # so many images, balanced; 0 is all
     seeds: Annotated[int, Field(ge=0)] = 0  # only of the first so many seeds; 0 is all
     split: str = "test"
+    similarity: bool = False  # keep the mean logits of every class, too
 
     @field_validator("attacks", "weights", mode="before")
     @classmethod

@@ -1,0 +1,336 @@
+"""Every study that is built in, run at its smallest scale: what the papers' artefacts show.
+
+All of them share one folder and one process, as the runs that they have in common do. The numbers
+are of made-up images and mean nothing; rows, columns, classes and holes are what is looked at.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from classwise.cli import app
+from classwise.data.cifar import NAMES_10
+from classwise.data.madeup import GROUPS_100
+from classwise.studies.artefact import Artefact
+from classwise.studies.finding import Reader
+from classwise.studies.found import Found
+from classwise.studies.grid import run_job
+from classwise.studies.kept import Kept
+from classwise.studies.making import make_artefacts, plan_studies, work_of
+from classwise.studies.papers import paper_rows
+from classwise.studies.papers.claims import claims
+from classwise.studies.planned import UNOBTAINABLE, plan
+from classwise.studies.study import load_study, study_names
+
+# Holes that a study may have although all of its runs are there, by what they say.
+EXPECTED = {
+    "ahn-dynamics": ("training:clean", "is not on record"),
+    "ahn-eps": ("training:robust is not on record",),  # of plain training
+    "amerehi-tables": ("no reassessed labels",),
+    "amerehi-classes": ("no reassessed labels",),
+    "amerehi-imagenet-x": ("no grouping", "factor"),
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A study whose runs are all there."""
+
+    found: Found
+    artefacts: dict[str, Artefact]
+
+    def rows(self, name: str) -> list[str]:
+        """The first words of every row of an artefact."""
+        return [row[0].words for row in self.artefacts[name].rows]
+
+
+@pytest.fixture(scope="session")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tried]:
+    folder, threads = tmp_path_factory.mktemp("studies"), torch.get_num_threads()
+    planned = plan_studies(study_names(), "smoke")
+    try:
+        for job in work_of(planned, Kept.of(folder)).jobs.values():
+            run_job(job)
+    finally:
+        torch.set_num_threads(threads)
+    return {one.study.name: read(one, folder) for one in planned}
+
+
+def read(planned, folder: Path) -> Tried:
+    found = Reader(Kept.of(folder)).found(planned.study, "smoke", planned.runs)
+    return Tried(found, {one.name: one for one in make_artefacts(found)})
+
+
+def cells(artefact: Artefact):
+    return [cell for row in artefact.rows for cell in row]
+
+
+def row_names(paper: str, table: str, data: str = "") -> list[str]:
+    """The rows of a paper's table, as papers/rows.csv has them."""
+    rows = [row for row in paper_rows() if row.paper == paper and not row.variant]
+    return [row.row for row in rows if table in row.table.split(",") and data in ("", row.data)]
+
+
+class TestEveryStudy:
+    def test_all_are_there(self):
+        """By name, since claims and pages name them."""
+        assert study_names() == sorted(
+            ["ahn-table1", "ahn-eps", "ahn-dynamics", "ahn-superclasses", "ahn-both-views", "wei-toy", "wei-margins", "wei-beta", "wei-fluctuation", "wei-table1", "wei-table2", "wei-table3", "wei-floor", "wei-lambda2", "wei-cost", "wei-classes", "wei-tiny", "benz-gaps", "benz-universality", "benz-training", "benz-confusion", "benz-features", "benz-remedies", "benz-corruptions", "medi-fps", "medi-toy", "medi-table1", "medi-table2", "medi-xcit", "medi-corruptions", "medi-targets", "amerehi-tables", "amerehi-classes", "amerehi-corruptions", "amerehi-imagenet-x", "amerehi-logits"]
+        )
+
+    @pytest.mark.parametrize("name", study_names())
+    def test_every_run_is_there_and_every_artefact_has_numbers(self, tried, name):
+        found, made = tried[name].found, tried[name].artefacts
+        assert [run.why for run in found.runs if run.run is None] == []
+        assert len(made) == len(load_study(name).artefacts)
+        for artefact in made.values():
+            assert artefact.rows
+            holes = {cell.hole for cell in cells(artefact) if cell.hole and not cell.rates}
+            left = [hole for hole in holes if not any(w in hole for w in EXPECTED.get(name, ()))]
+            assert left == [], artefact.title
+            if name not in EXPECTED:
+                assert any(cell.rates or cell.words for cell in cells(artefact))
+            assert any("smoke" in note for note in artefact.notes) or not found.runs
+
+
+class TestRowsAndColumns:
+    """Against what the papers' tables have."""
+
+    def test_ahn_table_1(self, tried):
+        table = tried["ahn-table1"].artefacts["table-1"]
+        nine = row_names("ahn", "1")
+        assert len(nine) == 9
+        shared = ["PGD + CFA (gate: share)", "TRADES + CFA (gate: share)"]
+        assert tried["ahn-table1"].rows("table-1") == [*nine, *shared]
+        measures = ("average", "worst", "best", "spread")
+        assert table.head[1:] == tuple(f"{m}, {c}" for c in ("clean", "pgd-20") for m in measures)
+        by_row = dict(zip(tried["ahn-table1"].rows("table-1"), table.rows, strict=True))
+        assert [cell.paper for cell in by_row["PGD"][1:]] == [
+            *(49.6, 1.0, 87.0, 21.6, 22.3, 0.0, 65.0, 17.5),
+        ]
+
+    @pytest.mark.parametrize(("study", "table"), [("wei-table2", "2"), ("wei-table3", "3")])
+    def test_wei_tables_2_and_3_have_the_papers_number_beside_every_row(self, tried, study, table):
+        made = tried[study].artefacts[f"table-{table}"]
+        ours = [row for row in made.rows if "gate: share" not in row[0].words]
+        named = set(tried[study].rows(f"table-{table}"))
+        assert set(row_names("wei", table)) <= named
+        assert len(ours) == {"2": 8, "3": 6}[table]
+        assert all(cell.paper is not None for row in ours for cell in row[1:])
+
+    def test_wei_table_1(self, tried):
+        names = tried["wei-table1"].rows("table-1")
+        assert names[:11] == row_names("wei", "1")
+        assert len(names) == 14  # and three with another gate
+        table = tried["wei-table1"].artefacts["table-1"]
+        assert [head.rpartition(", ")[2] for head in table.head[1:]] == (
+            ["averaged-best"] * 4 + ["averaged-last"] * 4
+        )
+        assert all(cell.paper is not None for row in table.rows[:11] for cell in row[1:])
+
+    @pytest.mark.parametrize("data", ["cifar10", "cifar100"])
+    def test_medi_tables_1_and_2(self, tried, data):
+        for table, many in (("1", 23), ("2", 22)):
+            name = f"table-{table}-{data.replace('cifar', 'cifar-')}"
+            made = tried[f"medi-table{table}"].artefacts[name]
+            ours = [row for row in made.rows if "gate: share" not in row[0].words]
+            assert [row[0].words for row in ours] == row_names("medi", table, data)
+            assert len(ours) == many
+            assert all(cell.paper is not None for row in ours for cell in row[1:])
+
+    @pytest.mark.parametrize("table", ["1", "2"])
+    def test_amerehi_tables(self, tried, table):
+        assert tried["amerehi-tables"].rows(f"table-{table}") == ["Std", "Adv", "Adv+"]
+        made = tried["amerehi-tables"].artefacts[f"table-{table}"]
+        assert all(cell.paper is not None for row in made.rows for cell in row[1:])
+
+    def test_corruptions_of_medi_have_nine_methods_each(self, tried):
+        for table, head in (("table-3", "FAIR-TAT"), ("table-4", "AT")):
+            made = tried["medi-corruptions"].artefacts[table]
+            worst = [name for name in made.head if name.startswith("worst")]
+            assert len(worst) == 9
+            assert any(name.endswith(f" {head}") for name in worst)
+
+
+class TestClasses:
+    def test_the_ten_classes_of_cifar_10(self, tried):
+        assert tried["benz-gaps"].rows("figure-2") == list(NAMES_10)
+        assert tried["medi-fps"].rows("figure-1") == list(NAMES_10)
+        assert tried["wei-classes"].rows("classes-under-autoattack") == list(NAMES_10)
+        margins = tried["wei-floor"].artefacts["figure-5-b"]
+        assert {line.name.split(", ")[-1] for line in margins.figure.series} == set(NAMES_10)
+
+    def test_the_twenty_superclasses(self, tried):
+        for figure in ("figure-4", "figure-11", "figure-12"):
+            assert set(tried["ahn-superclasses"].rows(figure)) == set(GROUPS_100)
+
+    def test_chair_and_fox_over_the_eight_methods(self, tried):
+        panels = tried["ahn-dynamics"].artefacts["figure-3"].figure.panels
+        assert [panel.title for panel in panels] == ["chair", "fox"]
+        assert [len(panel.series) for panel in panels] == [8, 8]
+
+    def test_medi_fps_has_at_least_four_architectures(self, tried):
+        head = tried["medi-fps"].artefacts["figure-1"].head
+        assert len([name for name in head if name.startswith("C_FPS")]) >= 4
+
+    def test_classes_of_every_data_set_that_universality_names(self, tried):
+        runs = tried["benz-universality"].found.where(row="data")
+        many = {one.labels["data"]: len(one.record().about["data"]["class_names"]) for one in runs}
+        assert many["cifar100"] == 100
+        assert many["mnist"] == many["fashion-mnist"] == many["svhn"] == many["cifar10"] == 10
+
+
+class TestAxes:
+    """What the files ask for where no scale makes it smaller."""
+
+    def test_ahn_has_every_radius_from_1_to_16(self):
+        for scale, radii in (("paper", range(1, 17)), ("minutes", (1, 4, 8, 12, 16))):
+            runs = plan(load_study("ahn-eps"), scale)
+            for recipe in ("at", "trades"):
+                found = [run for run in runs if run.labels["recipe"] == recipe]
+                assert [run.labels["eps"] for run in found] == [f"{r}/255" for r in radii]
+                assert {run.config.eps_of_judge for run in found} == {8 / 255}
+
+    def test_wei_has_eight_radii_eight_betas_and_five_floors(self):
+        for study, axis, values in (
+            ("wei-margins", "eps", [f"{2 * k}/255" for k in range(1, 9)]),
+            ("wei-beta", "trades.beta", [str(k) for k in range(1, 9)]),
+            ("wei-floor", "ccm.margin_floor", ["0.3", "0.4", "0.5", "0.6", "0.7"]),
+        ):
+            runs = plan(load_study(study), "paper")
+            found = [
+                run.labels[axis] for run in runs if axis in run.labels and "row" not in run.labels
+            ]
+            assert found == values
+
+    @pytest.mark.parametrize(
+        ("study", "many"), [("medi-corruptions", 18), ("amerehi-corruptions", 15),
+                            ("amerehi-tables", 15), ("benz-corruptions", 15)],
+    )  # fmt: skip
+    def test_corruptions_at_five_severities(self, study, many):
+        for scale in ("minutes", "paper"):
+            run = plan(load_study(study), scale)[0]
+            names = {one for audit in run.audits for one in audit.attacks if "corruption:" in one}
+            assert len(names) == 5 * many
+            assert study != "medi-corruptions" or not any("glass_blur" in one for one in names)
+
+    def test_seeds_and_attacks_at_minutes(self):
+        runs = plan(load_study("wei-table1"), "minutes")
+        rows = {run.labels["row"] for run in runs}
+        assert len(runs) == 3 * len(rows)
+        first = next(run for run in runs if run.labels == {**run.labels, "row": "AT", "seed": "0"})
+        asked = {(one, audit.limit) for audit in first.audits for one in audit.attacks}
+        assert asked == {
+            ("clean", 0), ("pgd-20", 0), ("suite(apgd-ce,apgd-t)", 1000),
+            ("suite(apgd-ce,apgd-t,fab-t,square)", 500),
+        }  # fmt: skip
+
+
+class TestSharedRuns:
+    """Where a paper has one run behind several figures, studies share it."""
+
+    @pytest.mark.parametrize("scale", ["smoke", "minutes", "paper"])
+    def test_runs_of_sweeps_are_those_of_the_tables(self, scale):
+        def key(study, **labels):
+            (run,) = [
+                run for run in plan(load_study(study), scale)
+                if all(run.labels.get(name) == value for name, value in labels.items())
+            ]  # fmt: skip
+            return run.key
+
+        seed = {"seed": "0"}
+        pgd = key("ahn-table1", row="PGD", **seed)
+        assert pgd == key("ahn-eps", recipe="at", eps="8/255", **seed)
+        assert pgd == key("ahn-dynamics", row="PGD", **seed)
+        at = key("wei-table1", row="AT", **seed)
+        assert at == key("wei-margins", eps="8/255") == key("wei-fluctuation", row="AT", **seed)
+        assert at == key("wei-floor", row="AT", **seed)
+        trades = key("wei-table1", row="TRADES", **seed)
+        assert trades == key("wei-beta", **{"trades.beta": "6"})
+        assert key("wei-table2", row="AT + CCM", **seed) == key(
+            "wei-floor", **{"ccm.margin_floor": "0.5"}
+        )
+        assert key("medi-table1", row="FAIR-TAT", data="cifar10", **seed) == key(
+            "medi-targets", row="targets by C_FPS, calibrated margins", data="cifar10", **seed
+        )
+
+    def test_what_cannot_be_had_at_minutes_is_a_hole(self):
+        for study, need in (("wei-tiny", "tiny-imagenet"), ("amerehi-imagenet-x", "imagenet")):
+            runs = plan(load_study(study), "minutes")
+            assert {run.lacking for run in runs} == {f"{UNOBTAINABLE} ({need})"}
+        lacking = {
+            run.labels["data"]: run.lacking
+            for run in plan(load_study("benz-universality"), "minutes")
+        }
+        assert lacking["svhn"].startswith(UNOBTAINABLE)
+        assert not lacking["mnist"] + lacking["fashion-mnist"]
+
+
+class TestList:
+    def test_every_table_and_figure_of_the_papers_is_named(self):
+        """The tables and figures that the five papers have, as `study list` says them."""
+        listed = CliRunner().invoke(app, ["study", "list"], env={"COLUMNS": "400"}).output
+        there: dict[tuple[str, str], set[int]] = {}
+        for name in study_names():
+            study = load_study(name)
+            assert name in listed
+            assert study.source in listed
+            assert study.shows in listed
+            for what, words in re.findall(r"(table|figure)s? ([\d, and]+)", study.source):
+                numbers = {int(number) for number in re.findall(r"\d+", words)}
+                there.setdefault((study.paper, what), set()).update(numbers)
+        assert there == {
+            ("ahn", "table"): {1}, ("ahn", "figure"): set(range(1, 13)),
+            ("wei", "table"): {1, 2, 3}, ("wei", "figure"): {1, 2, 3, 4, 5},
+            ("benz", "figure"): {1, 2},
+            ("medi", "table"): {1, 2, 3, 4}, ("medi", "figure"): {1, 2},
+            ("amerehi", "table"): {1, 2}, ("amerehi", "figure"): {1, 2, 3, 4},
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("study", "words"),
+        [
+            ("ahn-dynamics", "section"), ("ahn-both-views", "section 4.1"),
+            ("wei-toy", "theorems 1 to 4"), ("wei-margins", "section 3.1"),
+            ("wei-fluctuation", "section 3.3"), ("wei-cost", "section 4.4"),
+            ("medi-fps", "equations 7 and 8"), ("benz-universality", "3.1 and 3.2"),
+        ],
+    )  # fmt: skip
+    def test_sections_that_are_no_figure_are_named(self, study, words):
+        assert words in load_study(study).source
+
+
+class TestClaims:
+    def test_every_claim_about_runs_finds_them_in_its_study(self):
+        """At the paper's scale; a claim without a study is one that nobody runs."""
+        planned = {
+            name: [run.labels for run in plan(load_study(name), "paper")] for name in study_names()
+        }
+        lost = []
+        for claim in claims():
+            terms = [term for side in (claim.left, claim.right) for one in side for term in one]
+            if not claim.studies or claim.kind in ("cell", "same", "number"):
+                continue
+            if not any(all(fits(term, planned[name]) for term in terms) for name in claim.studies):
+                lost.append(claim.id)
+        assert lost == []
+
+
+def fits(term, runs) -> bool:
+    """Whether some run has the labels; `*!A` is any value but A."""
+    return any(
+        all(
+            labels.get(axis) == value
+            or (
+                value.startswith("*")
+                and axis in labels
+                and labels[axis] not in value.split("!")[1:]
+            )
+            for axis, value in term.labels
+        )
+        for labels in runs
+    )
