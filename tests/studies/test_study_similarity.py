@@ -170,6 +170,18 @@ class TestBothViews:
         assert column(made, "difference", "pgd-20", "worst").hole
         assert column(made, ATTACKED, "pgd-20", "worst").rates == (0.1,)
 
+    def test_methods_without_a_number_are_named(self):
+        pairs = [
+            ({"recipe": "at"}, trained("at", condition("pgd-20", [10, 50, 90, 30]))),
+            ({"recipe": "trades"}, trained("trades")),
+            ({"recipe": "mart"}, "not run yet"),
+        ]
+        wanted = BothViewsOptions(kind="both-views", title="Both", conditions=["pgd-20"])
+        made = both_views(found_runs(*pairs), wanted)
+        assert "trades has no number somewhere, and is left out there." in made.notes
+        assert "mart is in no group: not run yet." in made.notes
+        assert column(made, BOTH, "pgd-20", "worst").hole
+
     def test_one_method_on_a_side_has_no_interval(self):
         cell = row(self.made(at=[10, 50, 90, 30], trades=[25, 50, 70, 35]), "pgd-20", "worst")[4]
         assert cell.rates == pytest.approx([0.15])

@@ -60,13 +60,16 @@ def both_views(found: Found, options: BothViewsOptions) -> Artefact:
     """Put both groups side by side under every condition and measure."""
     found = found.only(options.where)
     groups, unknown = _groups(found)
-    rows, panels = [], []
+    rows, panels, missing = [], [], list[str]()
     for condition in options.conditions:
         for measure in options.measures:
             means = {
                 group: _means(members, measure, condition, options.weights)
                 for group, members in groups.items()
             }
+            missing += [
+                name for group, by in groups.items() for name in by if name not in means[group]
+            ]
             named = condition_words(found, condition)
             rows.append((Cell(words=named), Cell(words=measure), *_cells(means, options.level)))
             series = tuple(
@@ -82,6 +85,10 @@ def both_views(found: Found, options: BothViewsOptions) -> Artefact:
             *notes_of(found, options.conditions, [options.weights]),
             *(f"{group}: {', '.join(by) or 'no method'}." for group, by in groups.items()),
             *unknown,
+            *(
+                f"{name} has no number somewhere, and is left out there."
+                for name in dict.fromkeys(missing)
+            ),
             f"A method is one number, its mean over seeds; the difference has Welch's "
             f"{options.level:.0%} interval over methods, and p is the share of all ways to divide "
             "them that differ as much. Methods share parts and test images, so that they are not "
