@@ -44,7 +44,13 @@ class TestKeys:
         assert one.key == planned()[0].key
         assert planned('data = "cifar10"\nmodel = "resnet9"')[0].key == planned(
             'data = "cifar10"\nmodel = "resnet18"')[0].key  # one stands for both  # fmt: skip
-        for more in ('eps = "4/255"', "lr = 0.3", '"at.steps" = 2', 'data = "mnist"', "seeds = [7]"):
+        for more in (
+            'eps = "4/255"',
+            "lr = 0.3",
+            '"at.steps" = 2',
+            'data = "mnist"',
+            "seeds = [7]",
+        ):
             assert planned(more)[0].key != one.key
         assert planned(scale="minutes")[0].key != one.key
         for passive in ("keep_every = 1", '[watch]\nlooks = "test:clean"'):
@@ -74,7 +80,9 @@ class TestLooks:
 
     def test_studies_that_are_run_together_have_the_union_taken(self):
         one = planned('[watch]\nlooks = "test:clean"\nevery = 2')
-        other = planned('[watch]\nlooks = "test:pgd-10, test:pgd-10@ema"\n[audit]\nattacks = "clean"')
+        other = planned(
+            '[watch]\nlooks = "test:pgd-10, test:pgd-10@ema"\n[audit]\nattacks = "clean"'
+        )
         both = together([*one, *other])
         assert set(both) == {run.key for run in one}
         at, ema = both[one[0].key], both[one[1].key]

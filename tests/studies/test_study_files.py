@@ -20,7 +20,9 @@ def labels(study, scale="smoke", **how):
 
 class TestAxes:
     def test_a_list_is_an_axis_and_the_last_runs_fastest(self):
-        study = read(RUNS + 'eps = ["2/255", 0.1]\nmodel = "cnn"\nseeds = 2\n[scale.smoke]\nseeds=2')
+        study = read(
+            RUNS + 'eps = ["2/255", 0.1]\nmodel = "cnn"\nseeds = 2\n[scale.smoke]\nseeds=2'
+        )
         found = labels(study)
         assert [(one["recipe"], one["eps"], one["seed"]) for one in found] == [
             (recipe, eps, seed)

@@ -15,7 +15,9 @@ EPOCHS = 30  # long enough to be killed in the middle
 
 
 def epochs_of(folder):
-    return {path.parent.name: Run(path.parent).finished_epochs for path in folder.glob("*/run.json")}
+    return {
+        path.parent.name: Run(path.parent).finished_epochs for path in folder.glob("*/run.json")
+    }
 
 
 def table(folder):
