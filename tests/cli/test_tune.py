@@ -1,8 +1,8 @@
 """`classwise tune` from the outside: killed and gone on with, its printed command, its refusals."""
 
+import contextlib
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -32,6 +32,17 @@ def finished_runs(folder: Path) -> dict[Path, int]:
     return {p: p.stat().st_mtime_ns for p in found if p.read_text().count("\n") == 3}
 
 
+def workers_of(session: int) -> list[str]:
+    """Processes of a session that are still there; the number stands behind the name."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            after = stat.read_text().rpartition(")")[2].split()
+            found += [stat.parent.name] if after[3] == str(session) and after[0] != "Z" else []
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
 def test_killed_with_two_workers_and_gone_on_with(tmp_path):
     out = tmp_path / "a"
     words = [*as_options(), "--out", str(out), "--quiet"]
@@ -47,8 +58,13 @@ def test_killed_with_two_workers_and_gone_on_with(tmp_path):
             assert time.monotonic() < until
             assert search.poll() is None, "it ended by itself"
             time.sleep(0.05)
+        search.kill()
+        search.wait()
+        while workers_of(search.pid):  # they end with the search
+            assert time.monotonic() < until
+            time.sleep(0.05)
     finally:
-        os.killpg(search.pid, signal.SIGKILL)
+        search.kill()
         search.wait()
     done = finished_runs(out)
     began = len(list((out / "runs").iterdir()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -186,7 +188,8 @@ def _pool(workers: int) -> Iterator[Callable[[Job], Future[Outcome]]]:
         yield _at_once
         return
     # spawn: a forked child would inherit torch's thread pool in an unusable state
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     try:
         yield lambda job: pool.submit(run_trial, job)
     except BaseException:  # do not wait for runs that nobody wants; their epochs are kept
@@ -195,6 +198,18 @@ def _pool(workers: int) -> Iterator[Callable[[Job], Future[Outcome]]]:
             worker.terminate()
         raise
     pool.shutdown()
+
+
+def _end_with_parent() -> None:
+    """In a worker: end when the search is killed; checkpoints are written so that this is safe."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _at_once(job: Job) -> Future[Outcome]:
