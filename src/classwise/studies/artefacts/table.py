@@ -19,6 +19,8 @@ from classwise.studies.found import Found
 from classwise.studies.papers.cells import PaperColumn, paper_cell
 from classwise.studies.readings import ConditionName, Measure, read_run
 
+NAMED = "Beside the worst and the best accuracy: the class, and how often it was that one."
+
 
 class Column(NamedTuple):
     """What stands in one column."""
@@ -62,7 +64,7 @@ def table(found: Found, options: TableOptions) -> Artefact:
         rows=tuple(rows),
         notes=(
             *notes_of(found, options.conditions, options.weights),
-            "Beside the worst and the best accuracy: the class, and how often it was that one.",
+            *((NAMED,) if {"worst", "best"} & set(options.measures) else ()),
             *((options.note,) if options.note else ()),
         ),
     )
