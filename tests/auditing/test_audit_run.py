@@ -14,6 +14,8 @@ from classwise.attacks.condition import Condition
 from classwise.attacks.fixed_steps import FixedSteps
 from classwise.errors import ClasswiseError
 from classwise.judging.audits import read_ledger
+from classwise.judging.samples import read_samples
+from classwise.record import shards
 from classwise.record.ledger import Ledger
 
 
@@ -41,6 +43,29 @@ class TestGivenModels:
         (read,) = read_ledger(tmp_path / "kept")
         assert (read.recipe, read.split) == ("tiny", "test")
         assert list(read.report.by_class["clean"]) == ["a", "b", "c"]
+
+    @pytest.mark.parametrize("many", [2, 12])
+    def test_files_are_opened_once_for_all_conditions(self, given, tmp_path, monkeypatch, many):
+        """A first audit writes and compacts each condition; a second reads all of them at once."""
+        opened, load = [], shards._load
+
+        def counted(base, folder, where, begins):
+            opened.append(sum(p.name.startswith(begins) for p in folder.glob("*.parquet")))
+            return load(base, folder, where, begins)
+
+        monkeypatch.setattr(shards, "_load", counted)
+        names = ["clean", *(f"pgd-{steps}" for steps in range(1, many))]
+        facts = {**self.facts, "attacks": names, "out": tmp_path / "kept"}
+        classwise.audit(*given, **facts)
+        assert max(opened[:-1]) <= 3  # one to begin with, then the pieces of one condition
+        opened.clear()
+        classwise.audit(*given, **facts)
+        assert opened == [many] * len(opened)
+        assert len(opened) <= 2  # what is known, and what else there is
+        opened.clear()
+        samples = read_samples(tmp_path / "kept")
+        assert len(samples.conditions) == many
+        assert len(opened) <= 3
 
     def test_an_interrupted_audit_goes_on(self, given, tmp_path, monkeypatch):
         judged, lucky, judge = [], [3], FixedSteps.judge

@@ -85,6 +85,8 @@ def run_audit(
     go from one run of a condition to the next, by its name.
     """
     found, paces = [], {} if paces is None else paces
+    if record is not None:
+        record.open(plan.conditions)
     with plan.subject.asked():
         for condition in plan.conditions:
             listener.begin(condition.name, len(plan.data))

@@ -91,9 +91,11 @@ def read_samples(path: Path, *, weights: str = "", split: str = "") -> AuditedSa
     facts.sort(key=lambda one: (one["radius"], one["condition"], one["seed"]))
     ledger = Ledger(ledger_folder(path))
     conditions, stamps, unfinished = {}, {}, {}
-    for label, one in zip(condition_labels(facts), facts, strict=True):
-        stamp = _stamp(path.name, one)
-        found = ledger.read(stamp, named=True)
+    every_stamp = [_stamp(path.name, one) for one in facts]
+    rows = ledger.read_each(every_stamp, named=True)
+    for label, one, stamp, found in zip(
+        condition_labels(facts), facts, every_stamp, rows, strict=True
+    ):
         if found is not None:
             conditions[label], stamps[label] = replace(found, condition=label), stamp
             unfinished[label] = read_note(path, one)

@@ -9,7 +9,8 @@ their files into one folder.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -105,9 +106,18 @@ class Ledger:
 
     def shelf(self, stamp: Stamp) -> Shelf:
         """What is there of a model, data set and attack; the files are read the first time only."""
-        if stamp not in self._shelves:
-            self._shelves[stamp] = Shelf(self.read(stamp), self.read(stamp, named=True))
+        self.open([stamp])
         return self._shelves[stamp]
+
+    def open(self, stamps: Sequence[Stamp]) -> None:
+        """Put several attacks on their shelves; every file is opened once for all of them."""
+        closed = [stamp for stamp in stamps if stamp not in self._shelves]
+        if not closed:
+            return
+        with self._table(closed) as base:
+            known, named = _each(base, closed, named=False), _each(base, closed, named=True)
+        for stamp, one, same in zip(closed, known, named, strict=True):
+            self._shelves[stamp] = Shelf(one, same)
 
     def read(self, stamp: Stamp, *, named: bool = False) -> Predictions | None:
         """All verdicts of a model, data set and attack, by sample number; None if there are none.
@@ -115,16 +125,30 @@ class Ledger:
         The hashes decide. Only with `named` must the rows also carry the names of the weights
         and the split, which may differ: the best weights are often the last ones too.
         """
-        self.flush()
-        where = _where(stamp, named)
-        with open_table(self.folder, where) as base:
-            return _read(base, where)
+        (found,) = self.read_each([stamp], named=named)
+        return found
 
-    def compact(self, stamp: Stamp) -> None:
-        """Put all shards of one condition into one file; the shards go once it is there."""
+    def read_each(
+        self, stamps: Sequence[Stamp], *, named: bool = False
+    ) -> list[Predictions | None]:
+        """The same for several attacks; every file is opened once for all of them."""
+        if not stamps:
+            return []
+        with self._table(stamps) as base:
+            return _each(base, stamps, named=named)
+
+    def _table(self, stamps: Sequence[Stamp]) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        self.flush()
+        return open_table(self.folder, " OR ".join(_where(stamp, False) for stamp in stamps))
+
+    def compact(self, stamp: Stamp, begins: str = "") -> None:
+        """Put all shards of one condition into one file; the shards go once it is there.
+
+        Files whose names do not begin like that are not looked into.
+        """
         self.flush()
         where = _where(stamp, named=True)
-        with open_table(self.folder) as base:
+        with open_table(self.folder, begins=begins) as base:
             files = base.execute(
                 f"SELECT filename FROM shards GROUP BY filename HAVING bool_and({where}) "
                 "ORDER BY filename"
@@ -142,6 +166,16 @@ class Ledger:
                     Path(name).unlink()
 
 
+def _each(
+    base: duckdb.DuckDBPyConnection, stamps: Sequence[Stamp], *, named: bool
+) -> list[Predictions | None]:
+    """What a table has of several attacks; of most there is often nothing, which costs nothing."""
+    keys = {key for (key,) in base.execute("SELECT DISTINCT attack_key FROM shards").fetchall()}
+    return [
+        _read(base, _where(stamp, named)) if stamp.attack_key in keys else None for stamp in stamps
+    ]
+
+
 def _read(base: duckdb.DuckDBPyConnection, where: str) -> Predictions | None:
     # The view has every verdict once for each name of the weights; here names do not matter.
     rows = base.execute(
@@ -155,4 +189,5 @@ def _read(base: duckdb.DuckDBPyConnection, where: str) -> Predictions | None:
 
 def _where(stamp: Stamp, named: bool) -> str:
     facts = ["model_hash", "data_hash", "attack_key", *(["weights", "split"] if named else [])]
-    return " AND ".join(f"{name} = '{quoted(getattr(stamp, name))}'" for name in facts)
+    said = " AND ".join(f"{name} = '{quoted(getattr(stamp, name))}'" for name in facts)
+    return f"({said})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from classwise.record.ledger import Ledger
 from classwise.record.remarks import note_key, note_on, write_remarks
 from classwise.record.rows import Predictions, Stamp
 from classwise.record.shard_files import damaged_files
-from classwise.record.shards import stem_of
+from classwise.record.shards import stem_begins, stem_of
 from classwise.record.shelf import Shelf
 
 
@@ -69,6 +68,10 @@ class Record:
         """What is known under a condition; the files are read the first time only."""
         return self.ledger.shelf(self.stamped(condition))
 
+    def open(self, conditions: Sequence[Condition]) -> None:
+        """Read what is known under all these conditions at once."""
+        self.ledger.open([self.stamped(condition) for condition in conditions])
+
     def claim(self, condition: Condition, samples: Whole) -> None:
         """Give rows of their own to verdicts that are known under other names of the weights."""
         shelf = self.shelf(condition)
@@ -86,20 +89,23 @@ class Record:
 
     def tidy(self, condition: Condition) -> None:
         """Put all shards of a condition into one file, also those of an audit beside this one."""
-        names = (path.name.split("--")[:3] for path in self.ledger.folder.glob("*.parquet"))
-        if max(Counter(map(tuple, names)).values(), default=0) > 1:  # a folder may be read-only
+        begins = stem_begins(self.stamp.weights, self.stamp.split, condition.name)
+        there = (path.name.startswith(begins) for path in self.ledger.folder.glob("*.parquet"))
+        if sum(there) > 1:  # else nothing is written: a folder may be read-only
             with short_lock(self.folder, "compacting"):
-                self.ledger.compact(self.stamped(condition))
+                self.ledger.compact(self.stamped(condition), begins)
 
     def everything(self) -> list[Predictions]:
         """Every audit of this model on these data, whatever its weights are called."""
         owner = self.stamp.model_hash, self.stamp.data_hash
-        found = {
-            one["attack_key"]: self.ledger.read(replace(self.stamp, attack_key=one["attack_key"]))
+        stamps = {
+            one["attack_key"]: replace(self.stamp, attack_key=one["attack_key"])
             for one in audit_facts(self.folder)
             if (one["model_hash"], one["data_hash"]) == owner
         }
-        return [one for one in found.values() if one is not None]
+        self.ledger.open(list(stamps.values()))
+        shelves = [self.ledger.shelf(stamp) for stamp in stamps.values()]
+        return [shelf.rows(shelf.samples) for shelf in shelves if len(shelf.samples)]
 
     def known(self, conditions: Sequence[Condition], samples: Whole) -> Whole:
         """Which samples are known under every condition, so that none of them is run."""

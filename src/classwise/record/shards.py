@@ -35,6 +35,7 @@ from classwise.record.shard_files import (
 from classwise.texts import parse_json
 
 # What a file's name is made from: the verdicts themselves, as they always were.
+_CUT = 133  # letters of a name that is too long
 _DIGESTED = ("sample", "label", "predicted", "logit_gap", "radius", "iterations")
 
 
@@ -50,9 +51,22 @@ def stem_of(facts: Mapping[str, Any]) -> str:
     name = (
         "{weights}--{split}--{condition}--{norm}--eps{radius:.6g}--seed{seed}--{verdict}"
     ).format_map(facts)
-    plain = re.sub(r"[^\w.=,()-]", "_", name)
+    plain = _plain(name)
     # File systems stop at 255 bytes; what is cut off is told apart by its hash.
-    return plain if len(plain) <= 150 else f"{plain[:133]}-{digest(name.encode())}"
+    return plain if len(plain) <= 150 else f"{plain[:_CUT]}-{digest(name.encode())}"
+
+
+def stem_begins(weights: str, split: str, condition: str) -> str:
+    """How the names of all files of a condition begin, whatever its radius and seed.
+
+    >>> stem_begins("last", "test", "corruption:fog-3")
+    'last--test--corruption_fog-3--'
+    """
+    return _plain(f"{weights}--{split}--{condition}--")[:_CUT]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.=,()-]", "_", name)
 
 
 def content_digest(stamp: Stamp, found: Predictions) -> str:
@@ -100,15 +114,19 @@ def write_rows(path: Path, found: Predictions, stamp: Stamp, about: Mapping[str,
 
 
 @contextlib.contextmanager
-def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyConnection]:
+def open_table(
+    folder: Path, where: str = "true", begins: str = ""
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Give a connection in which `rows` is the long table of a folder, every verdict once.
+
+    Only files whose names begin as told are read.
 
     Shards of several machines may hold the same sample twice. Where they disagree, the verdict
     that the sample fell is kept: an attack that succeeded anywhere has succeeded. `shards` has
     all of them, with their file names.
     """
     with connected() as base:
-        _load(base, folder, where)
+        _load(base, folder, where, begins)
         base.execute(
             "CREATE TEMP VIEW rows AS SELECT * FROM shards QUALIFY row_number() OVER (PARTITION "
             "BY weights, split, model_hash, data_hash, attack_key, sample "
@@ -117,10 +135,10 @@ def open_table(folder: Path, where: str = "true") -> Iterator[duckdb.DuckDBPyCon
         yield base
 
 
-def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str) -> None:
+def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str, begins: str) -> None:
     """Read the files of a folder, again if another process compacts them meanwhile."""
     for _ in range(10):
-        files = sorted(folder.glob("*.parquet"))
+        files = sorted(path for path in folder.glob("*.parquet") if path.name.startswith(begins))
         try:
             check_whole(files)
             check_versions(base, files)
