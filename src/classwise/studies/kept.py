@@ -154,10 +154,17 @@ def _both(one: PlannedRun, other: PlannedRun) -> PlannedRun:
 
 
 def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Job:
-    """What a process needs to make a run."""
+    """What a process needs to make a run; audits of the same images are made in one go."""
+    alike: dict[tuple[tuple[str, ...], int, str], list[Audit]] = {}
+    for audit in planned.audits:
+        alike.setdefault((audit.weights, audit.limit, audit.split), []).append(audit)
     audits = tuple(
-        AuditJob(",".join(audit.attacks), audit.weights, audit.limit, audit.split, audit.similarity)
-        for audit in planned.audits
+        AuditJob(
+            ",".join(dict.fromkeys(name for one in some for name in one.attacks)),
+            *images,
+            any(one.similarity for one in some),
+        )
+        for images, some in alike.items()
     )
     used = tuple(name for name in imports if any(
         method.startswith(f"{name}:") for method in planned.recipe.canonical))  # fmt: skip
