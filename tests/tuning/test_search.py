@@ -193,3 +193,20 @@ def test_the_page_shows_words_and_obeys_none(tmp_path, monkeypatch):
     data = text[text.index("const found = ") + 14 :]
     points = json.loads(data[: data.index(";\n")].encode().decode("unicode_escape"))["points"]
     assert (points[0]["x"], points[0]["y"], points[0]["front"]) == (0.5, 0.25, True)
+
+
+def test_the_file_of_another_search_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(searching, "run_trial", constant)
+    tune(small_search(), tmp_path / "a", Budget(1))
+    tune(small_search("at.step=0.01..0.02"), tmp_path / "b", Budget(1))
+    (tmp_path / "b" / "trials.sqlite").replace(tmp_path / "a" / "trials.sqlite")
+    with pytest.raises(ClasswiseError, match=r"another search, over at\.step"):
+        tune(small_search(), tmp_path / "a", Budget(1))
+
+
+def test_folders_may_be_called_anything(tmp_path, monkeypatch):
+    monkeypatch.setattr(searching, "run_trial", constant)
+    out = tmp_path / "a%20?#b é"
+    tune(small_search(), out, Budget(1))
+    assert (out / "trials.sqlite").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [out.name]

@@ -71,10 +71,10 @@ class Start:
         told = self.with_values(values)
         words = ["classwise", "train", told.recipe]
         words += ["--preset", told.preset] if told.preset else []
-        for name in _FLAGS:
-            if name in told.training:
-                words += [f"--{name.replace('_', '-')}", _written(told.training[name])]
-        others = {n: v for n, v in told.training.items() if n not in _FLAGS}
+        flags = [n for n in _FLAGS if isinstance(told.training.get(n), str | int | float)]
+        for name in flags:
+            words += [f"--{name.replace('_', '-')}", _written(told.training[name])]
+        others = {n: v for n, v in told.training.items() if n not in flags}  # lists among them
         for name, value in (others | dict(told.methods)).items():
             words += ["--set", f"{name}={_written(value)}"]
         for module in told.imports:

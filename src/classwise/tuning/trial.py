@@ -22,6 +22,7 @@ from classwise.data.sources import data_to_train_on
 from classwise.errors import ClasswiseError
 from classwise.locks import FolderLock
 from classwise.models import names_own_model
+from classwise.sealed import Damaged
 from classwise.training.config import choose_device
 from classwise.training.identity import identity_of
 from classwise.training.loop import IN_USE, Trainer
@@ -146,5 +147,9 @@ def is_hopeless(mine: Pair, others: list[Pair]) -> bool:
 
 
 def _history(path: Path) -> list[dict[str, Any]]:
+    """The epochs of another run; of one that is damaged nothing, which is no fault of this one."""
     run = Run(path)
-    return run.history if run.begun else []
+    try:
+        return run.history if run.begun else []
+    except Damaged:
+        return []

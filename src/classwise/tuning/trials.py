@@ -128,6 +128,11 @@ class Trials:
         return [one for one in begun if set(one.values) == set(self.search)]
 
     def _tidy(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        if strange := sorted(set(values) - set(self.search)):
+            raise ClasswiseError(
+                f"{FILE} holds trials of another search, over {strange[0]}; put its own file back, "
+                "or choose another folder"
+            )
         return {name: self.search[name].tidy(value) for name, value in values.items()}
 
     def _distribution(self, one: Varied) -> Any:
