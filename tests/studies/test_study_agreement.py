@@ -71,7 +71,19 @@ class TestVerdict:
         between = column(made, "ρ between seeds alone", "at", "pgd-20", "cnn")
         assert between.words == "-1.00"
 
-    def test_one_seed_with_another_order_is_enough_where_seeds_agree(self):
+    def test_a_seed_with_another_order_decides_before_one_with_the_same(self):
+        pairs = [
+            ({"recipe": "at", "model": model, "seed": seed}, audited(hits))
+            for model, seed, hits in (
+                *(("cnn", "0", SPREAD), ("cnn", "1", SPREAD)),
+                *(("vgg", "0", CLOSE), ("vgg", "1", SPREAD[::-1])),
+            )
+        ]
+        words = self.words(agreement(found_runs(*pairs), options()))
+        assert "Not the same order" in words
+        assert "Of 2 seeds 1 say the same order, 1 another one." in words
+
+    def test_another_order_in_every_seed_is_enough_where_seeds_agree(self):
         pairs = [
             ({"recipe": "at", "model": model, "seed": seed}, audited(hits))
             for model, hits in (("cnn", SPREAD), ("vgg", SPREAD[::-1]))
