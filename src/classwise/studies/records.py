@@ -1,10 +1,10 @@
 """Records: run folders without weights, state and images, small enough to be kept with a project.
 
-A record is read like any run. It has run.json without paths of this machine, the history, what was
-watched, remarks, and one Parquet file of predictions per data set: who was judged, by whom, under
-what, and what was said. Logit gaps, iterations, the attack that broke a sample, and images are left
-out. Identity, seed and versions stay in run.json, so that a page can say where its numbers are
-from.
+A record is read like any run. It has run.json without paths of this machine, the history and what
+was watched with six digits of every number, remarks, and one Parquet file of predictions per data
+set: who was judged, by whom, under what, and what was said. Logit gaps, iterations, the attack that
+broke a sample, and images are left out. Identity, seed and versions stay in run.json, so that a
+page can say where its numbers are from.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ import duckdb
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.record.card import ledger_folder, read_run_json
+from classwise.record.lines import line_of, parse_lines
 from classwise.record.rows import VERSION, sql_types
 from classwise.record.shard_files import UNSEALED, digest, seal_file
 from classwise.record.shards import open_table, quoted, read_abouts
 from classwise.sealed import sealed_text
 
-COPIED = ("history.jsonl", "watch.jsonl", "remarks.json")
+LINES = ("history.jsonl", "watch.jsonl")
+COPIED = ("remarks.json",)
+DIGITS = 6  # of numbers in lines: rates of classes are shares of some thousand images at most
 FOLDERS = ("groups", "truth", "similarity")  # small files beside an audit
 LEFT_OUT = {"logit_gap": "NULL", "iterations": "0", "broken_by": "NULL", "image": "NULL"}
 # Sample by sample within a condition: then all but labels and answers cost next to nothing.
@@ -46,9 +49,10 @@ def keep_record(run: Path, folder: Path) -> Path:
     for old in (target / "predictions").glob("*.parquet"):
         if old not in wanted:
             old.unlink()
-    for name in COPIED:
+    for name in (*LINES, *COPIED):
         if (run / name).exists():
-            write_atomically(target / name, (run / name).read_bytes())
+            content = (run / name).read_bytes()
+            write_atomically(target / name, _shorter(content) if name in LINES else content)
         else:
             (target / name).unlink(missing_ok=True)
     for name in FOLDERS:
@@ -57,6 +61,28 @@ def keep_record(run: Path, folder: Path) -> Path:
             shutil.copytree(run / name, target / name)
     write_atomically(target / "run.json", sealed_text(without_paths(about)))
     return target
+
+
+def _shorter(content: bytes) -> bytes:
+    """Lines of a history with fewer digits, each with its checksum."""
+    lines, before = [], 0
+    for record in parse_lines(content)[0]:
+        lines.append(line_of(rounded(record), before))
+        before = record["epoch"]
+    return b"".join(lines)
+
+
+def rounded(value: Any) -> Any:
+    """Plain values with a few digits of every number.
+
+    >>> rounded({"clean": [1 / 3, 0.25, 3], "loss": 1234.56789})
+    {'clean': [0.333333, 0.25, 3], 'loss': 1234.57}
+    """
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
 
 
 def without_paths(value: Any) -> Any:
