@@ -16,8 +16,6 @@ from classwise.judging.metrics import ConditionReport
 from classwise.statistics import effects
 from classwise.statistics.effects import difference, paired_effects, relative, share_over
 
-
-
 FILE = ROOT / "benchmarks" / "effects.py"
 
 
