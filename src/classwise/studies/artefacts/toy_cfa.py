@@ -19,6 +19,7 @@ NOT_STATED = (
     "The paper states d = 1 and p₊ > p₋ and no other parameter of its figure 1; these are ours, "
     "chosen so that both classes have an optimum in view."
 )
+SCALE = "Closed forms, without runs and seeds: the same at every scale of the study."
 _SAMPLED = 200  # points of the picture
 
 
@@ -84,7 +85,7 @@ def _accuracies(options: ToyCfaOptions) -> Artefact:
         )
         for name, w in (optima | places).items()
     )
-    notes = (_parameters(options), NOT_STATED, "Closed forms, no runs and no seeds.", options.note)
+    notes = (_parameters(options), NOT_STATED, SCALE, options.note)
     panels = (
         _points(options),
         Figure("lines", "w", "class accuracy", series, title="(b) accuracies"),
@@ -130,6 +131,7 @@ def _theorems(options: ToyCfaOptions) -> Artefact:
         "κ is how far the adversary moves x₁. The paper's threat is κ = ε; its theorems 2 and 4 "
         "hold together only for κ = 0, theorem 2 for training with ε ≤ η and the gain of theorem 4 "
         "for an attack with ε ≥ η. At p₋ = 0.5 exactly, w*₋ is 0.",
+        SCALE,
         options.note,
     )
     head = ("theorem", "claim", "κ = 0: x₁ stays", "κ = ε: all is moved")

@@ -185,7 +185,8 @@ def _notes(options: ToyTargetsOptions) -> tuple[str, ...]:
         f"each to train on, 500 to test; Linf ball of radius {spell_eps(options.eps)}; robust is "
         f"PGD-20; {options.epochs} epochs, a network of 1251 weights; {options.seeds} seeds, each "
         "with training points, weights and draws of its own.",
-        "The paper's figure 2 is a sketch without data; centres, radius and network are ours.",
+        "The paper's figure 2 is a sketch without data; centres, radius and network are ours. It "
+        "is trained anew when this is made, and the same at every scale of the study.",
         "“Green begins at” is a height on the line half way between red and blue: the lower, the "
         "further the boundary is from green's centre.",
         options.note,
