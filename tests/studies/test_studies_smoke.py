@@ -4,9 +4,9 @@ All of them share one folder and one process, as the runs that they have in comm
 are of made-up images and mean nothing; rows, columns, classes and holes are what is looked at.
 """
 
+import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,12 +15,13 @@ from typer.testing import CliRunner
 from classwise.cli import app
 from classwise.data.cifar import NAMES_10
 from classwise.data.madeup import GROUPS_100
+from classwise.locks import FolderLock
 from classwise.studies.artefact import Artefact
 from classwise.studies.finding import Reader
 from classwise.studies.found import Found, Hole
 from classwise.studies.grid import run_job
 from classwise.studies.kept import Kept
-from classwise.studies.making import make_artefacts, plan_studies, work_of
+from classwise.studies.making import PlannedStudy, make_artefacts, plan_studies, work_of
 from classwise.studies.papers import paper_rows
 from classwise.studies.papers.claims import claims
 from classwise.studies.planned import UNOBTAINABLE, plan
@@ -69,18 +70,23 @@ class Tried:
 
 @pytest.fixture(scope="session")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tried]:
-    folder, threads = tmp_path_factory.mktemp("studies"), torch.get_num_threads()
+    """All studies; of several processes that test, one makes the runs and the others wait."""
+    folder, threads = tmp_path_factory.getbasetemp(), torch.get_num_threads()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "studies"
+    folder.mkdir(exist_ok=True)
     planned = plan_studies(study_names(), "smoke")
     try:
-        for job in work_of(planned, Kept.of(folder)).jobs.values():
-            run_job(job)
+        with FolderLock(folder, "testing", wait=True):
+            for job in work_of(planned, Kept.of(folder)).jobs.values():
+                run_job(job)
     finally:
         torch.set_num_threads(threads)
-    return {one.study.name: read(one, folder) for one in planned}
+    reader = Reader(Kept.of(folder))
+    return {one.study.name: read(one, reader) for one in planned}
 
 
-def read(planned, folder: Path) -> Tried:
-    found = Reader(Kept.of(folder)).found(planned.study, "smoke", planned.runs)
+def read(planned: PlannedStudy, reader: Reader) -> Tried:
+    found = reader.found(planned.study, "smoke", planned.runs)
     return Tried(found, {one.name: one for one in make_artefacts(found)})
 
 
