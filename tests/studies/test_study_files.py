@@ -138,6 +138,8 @@ class TestRefused:
             ('[[artefact]]\ntitle = "x"', "needs a kind"),
             (TABLE + 'measurs = ["worst"]', "'measurs'; did you mean 'measures'"),
             (TABLE + TABLE, "two artefacts would be the file table-1"),
+            (TABLE + 'name = "../../elsewhere"', "is no plain name for a file"),
+            (TABLE + 'name = "index"', "two artefacts would be the file index"),
         ],
     )
     def test_artefacts(self, table, words):

@@ -65,3 +65,16 @@ def said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return value if isinstance(value, str) else said_value(value)
+
+
+def seeds_of(value: Any) -> Any:
+    """`3` is the seeds 0, 1 and 2; a list names them."""
+    if isinstance(value, bool) or not isinstance(value, int | list | tuple):
+        raise ClasswiseError(f"seeds is {cut(value)!r}; give their number, or a list of them")
+    if isinstance(value, int):
+        if not 1 <= value <= 1000:
+            raise ClasswiseError(f"seeds is {value}; give a number from 1 to 1000")
+        return tuple(range(value))
+    if not value or len(set(value)) < len(value):
+        raise ClasswiseError(f"seeds is {cut(value)}; give different seeds, at least one")
+    return tuple(value)

@@ -16,7 +16,7 @@ from classwise.attacks.corruption import with_corruptions
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import given_path
 from classwise.studies.artefact import ArtefactOptions
-from classwise.studies.settings import Settings, listed, settings_of
+from classwise.studies.settings import Settings, listed, seeds_of, settings_of
 from classwise.texts import parse_toml, read_text
 
 SCALES = ("smoke", "minutes", "hours", "paper")
@@ -230,9 +230,7 @@ def parse_study(text: str, name: str, where: object) -> Study:
         study = _table(Study, {**content, "name": name}, "the study")
         if not study.artefacts:
             raise ClasswiseError("there is no [[artefact]], so nothing would come of its runs")
-        names = [one.file_name for one in study.artefacts]
-        if twice := {one for one in names if names.count(one) > 1}:
-            raise ClasswiseError(f"two artefacts would be the file {min(twice)}; give them names")
+        _check_files([one.file_name for one in study.artefacts])
         for scale in study.scale:
             study.audits_at(scale)
     except ClasswiseError as reason:
@@ -240,17 +238,11 @@ def parse_study(text: str, name: str, where: object) -> Study:
     return study
 
 
-def seeds_of(value: Any) -> Any:
-    """`3` is the seeds 0, 1 and 2; a list names them."""
-    if isinstance(value, bool) or not isinstance(value, int | list | tuple):
-        raise ClasswiseError(f"seeds is {cut(value)!r}; give their number, or a list of them")
-    if isinstance(value, int):
-        if not 1 <= value <= 1000:
-            raise ClasswiseError(f"seeds is {value}; give a number from 1 to 1000")
-        return tuple(range(value))
-    if not value or len(set(value)) < len(value):
-        raise ClasswiseError(f"seeds is {cut(value)}; give different seeds, at least one")
-    return tuple(value)
+def _check_files(names: list[str]) -> None:
+    """Refuse two files of one name; the page itself is index.md."""
+    for name in names:
+        if names.count(name) > 1 or name == "index":
+            raise ClasswiseError(f"two artefacts would be the file {name}; give them other names")
 
 
 def _artefact(table: Mapping[str, Any], number: int) -> ArtefactOptions:
