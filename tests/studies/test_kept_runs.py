@@ -130,7 +130,9 @@ def test_a_job_says_all_of_a_run_in_words(tmp_path):
 
 def test_audits_of_the_same_images_are_made_in_one_go(tmp_path):
     asked = '[[audit]]\nattacks = {}\n[[audit]]\nattacks = "square"\nlimit = 5'
-    runs = [planned(asked.format(words))[0] for words in ('["clean", "pgd-2"]', '["pgd-2", "fgsm"]')]
+    runs = [
+        planned(asked.format(words))[0] for words in ('["clean", "pgd-2"]', '["pgd-2", "fgsm"]')
+    ]
     (run,) = together(runs).values()
     found = [(one.attacks, one.limit) for one in job_of(run, Kept.of(tmp_path)).audits]
     assert found == [("clean,pgd-2,fgsm", 0), ("square(queries=2)", 5)]
