@@ -39,7 +39,10 @@ def write(folder, right, condition="pgd-20", weights="last", eps=8 / 255, model=
     """Add the verdicts of one network to a folder of predictions."""
     per_class = len(right) // len(CLASSES)
     labels = np.repeat(np.arange(len(CLASSES)), per_class)
-    attacked = not (condition == "clean" or condition.startswith("corruption:"))
+    shifted = condition.startswith("corruption:")
+    family, _, severity = condition.rpartition("-")
+    told = {"kind": "shift", "family": family, "strength": float(severity)} if shifted else {}
+    attacked = not (condition == "clean" or shifted)
     found = Predictions(
         condition,
         np.arange(len(right)),
@@ -49,6 +52,7 @@ def write(folder, right, condition="pgd-20", weights="last", eps=8 / 255, model=
         radius=np.full(len(right), eps if attacked else 0.0),
         iterations=np.zeros(len(right), np.int64),
         broken_by=np.full(len(right), None),
+        **told,
     )
     key = attack_key(condition, eps if attacked else 0.0, "Linf", 0, "last")
     Ledger(folder, ABOUT).append(found, Stamp("run", weights, "test", model, data, key))

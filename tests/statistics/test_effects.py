@@ -136,7 +136,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     apart = np.linspace(0.2, 0.75, 3)
-    truth = benchmark.Truth("small", 40, 3, apart + 0.03, apart)
+    truth = benchmark.Truth("small", 40, 3, apart + 0.03, apart, 0.3)
     for ours, _, images, _ in benchmark.coverage(truth, 60, seed=1, draws=100).values():
-        assert ours >= 0.9
+        assert ours >= 0.85
         assert images < ours  # an interval that knows one seed alone is too short

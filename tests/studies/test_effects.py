@@ -197,7 +197,7 @@ def test_a_sentence_says_both_numbers_and_the_scale(tmp_path):
     found = study(*two_rows(tmp_path))
     words = sentence(judged(found, value="4.8", doubtful="an outlier"))
     assert words.startswith("CFA helps: paper +4.8 † (an outlier), ours +20.0 ± ")
-    assert words.endswith("(minutes, 3 seeds), agrees")
+    assert words.endswith("(minutes, 3 seeds): agrees")
 
 
 def test_the_picture_has_ours_beside_the_paper(tmp_path):

@@ -189,7 +189,9 @@ def sentence(one: Judged) -> str:
     ours = ours_words(one)
     parts = [word for word in (f"paper {paper_words(one)}" if paper_words(one) else "",
                                f"ours {ours}" if ours else "") if word]  # fmt: skip
-    return f"{one.claim.words}: {', '.join([*parts, ''])}{verdict_words(one)}".replace(", : ", ": ")
+    return ": ".join(
+        word for word in (one.claim.words, ", ".join(parts), verdict_words(one)) if word
+    )
 
 
 def effects_figure(judged: Sequence[Judged]) -> Figure | None:
