@@ -56,6 +56,13 @@ def test_what_a_recipe_writes_or_an_axis_says_wins_over_the_scale():
     assert config.data == "madeup(digits, size=8)"
 
 
+def test_data_and_network_that_a_preset_chooses_have_their_stand_ins_too():
+    _, config = scale_named("smoke").resolve(parse_recipe("at"), "paper", {})
+    assert (config.data, config.model) == ("madeup(digits, size=8)", "cnn(width=1)")
+    _, config = scale_named("minutes").resolve(parse_recipe("at"), "paper", {"data": "cifar10"})
+    assert config.model == "resnet9(width=16)"
+
+
 def test_an_attack_that_is_not_the_bases_own_keeps_its_steps():
     recipe, _ = scale_named("minutes").resolve(parse_recipe("fast"), "paper", {})
     assert recipe.slots.steps == parse_recipe("fast").slots.steps

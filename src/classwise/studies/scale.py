@@ -103,11 +103,10 @@ class Scale(BaseModel):
         self, recipe: Recipe, preset: str, options: Mapping[str, Any]
     ) -> tuple[Recipe, TrainConfig]:
         """The recipe and all training settings of a run; `options` are the study's own words."""
-        named = {"data": self.data_for, "model": self.model_for}
-        said = {name: named[name](value) if name in named else value
-                for name, value in options.items()}  # fmt: skip
-        recipe = self._told(recipe)
-        return apply_preset(preset, recipe, {**self.settings, **said})
+        told, given = self._told(recipe), {**self.settings, **options}
+        _, config = apply_preset(preset, told, given)  # which data and model, if nobody says
+        given |= {"data": self.data_for(config.data), "model": self.model_for(config.model)}
+        return apply_preset(preset, told, given)
 
     def _told(self, recipe: Recipe) -> Recipe:
         """The recipe with the scale's options of its methods, where it does not write them."""
