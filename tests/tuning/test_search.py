@@ -9,6 +9,7 @@ from tuning_scenes import START, small_search
 from classwise.errors import ClasswiseError
 from classwise.training.run import Run
 from classwise.tuning import search as searching
+from classwise.tuning import trial
 from classwise.tuning.judged import Judge, Pair
 from classwise.tuning.page import write_page
 from classwise.tuning.search import Budget, Search, tune
@@ -66,6 +67,7 @@ def test_a_search_that_is_broken_off_goes_on_as_it_would_have(tmp_path, monkeypa
     found = tune(small_search(), tmp_path / "broken", Budget(14))
     assert ran == list(range(5, 14))
     assert found.trials == whole.trials
+    assert len({one.values["lr"] for one in whole.trials}) == 14  # each has a draw of its own
 
 
 def falling(job):
@@ -100,6 +102,25 @@ def test_hopeless_runs_are_stopped_and_others_are_not(tmp_path):
     assert whole.identity == bad.identity
     assert whole.pair is not None
     assert 2 * sum(one.pair.beats(whole.pair) for one in good) >= len(good)
+
+
+def test_runs_are_compared_after_the_same_epoch(tmp_path, monkeypatch):
+    """Others that were worse then, and are better now, stop nobody."""
+
+    def epoch(rate):
+        return {"valid": {"live": {"pgd-1": {"overall": rate, "by_class": [rate]}}}}
+
+    late = {name: [epoch(0.1), epoch(0.1), epoch(0.9)] for name in "abcd"}
+    histories = {**late, "mine": [epoch(0.2), epoch(0.0)]}
+    for name in histories:
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(trial, "_history", lambda path: histories[path.name])
+    job = Job(0, START, {}, Judge("pgd-1", "live"), tmp_path, True, "cpu")
+    ask = trial._Question(job, tmp_path / "mine", 3)
+    ask(0)
+    ask(1)
+    with pytest.raises(trial.Hopeless):
+        ask(2)
 
 
 def test_a_trial_that_diverges_fails_alone(tmp_path, monkeypatch):

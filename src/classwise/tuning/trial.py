@@ -125,7 +125,7 @@ class _Question:
     def __call__(self, epoch: int) -> None:
         if not self.job.prune or epoch < max(1, math.ceil(BEFORE * self.epochs)):
             return
-        mine = self.job.judge.pair(Run(self.path).history[epoch - 1])[0]
+        mine = self.job.judge.pair(_history(self.path)[epoch - 1])[0]
         others = [
             self.job.judge.pair(history[epoch - 1])[0]
             for path in sorted(self.job.folder.iterdir())
@@ -147,7 +147,7 @@ def is_hopeless(mine: Pair, others: list[Pair]) -> bool:
 
 
 def _history(path: Path) -> list[dict[str, Any]]:
-    """The epochs of another run; of one that is damaged nothing, which is no fault of this one."""
+    """The epochs of a run; of one that is damaged nothing, which is no fault of any other."""
     run = Run(path)
     try:
         return run.history if run.begun else []
