@@ -35,10 +35,14 @@ EXPECTED = (
     "training:robust is not on record",
     "no number",
     "the study has no such run",
+    "all are equal",
     "all classes are equal",
     "all classes of a run are equal",
     "no reassessed labels",
+    "no superclasses",
     "one seed alone",
+    "no pair to compare",
+    "the classes differ with data",
 )
 NOT_RUN = ("wei-tiny",)  # as where its data cannot be had
 NO_NUMBERS = (*NOT_RUN, "amerehi-imagenet-x")
@@ -172,11 +176,21 @@ class TestRowsAndColumns:
         assert all(cell.paper is not None for row in made.rows for cell in row[1:])
 
     def test_corruptions_of_medi_have_nine_methods_each(self, tried):
-        for table, head in (("table-3", "FAIR-TAT"), ("table-4", "AT")):
-            made = tried["medi-corruptions"].artefacts[table]
-            worst = [name for name in made.head if name.startswith("worst")]
-            assert len(worst) == 9
-            assert any(name.endswith(f" {head}") for name in worst)
+        for table, first in (("table-3", "FAIR-TAT"), ("table-4", "AT")):
+            head = tried["medi-corruptions"].artefacts[table].head
+            worst = [name for name in head if name.endswith(", worst")]
+            assert worst[0] == f"{first}, worst"
+            assert len(worst) == len([name for name in head if name.endswith(", average")]) == 9
+
+    def test_corruptions_stand_by_severity_and_beside_the_attack(self, tried):
+        severities = [f"{name} {level}" for name in ("fog", "contrast") for level in range(1, 6)]
+        assert tried["amerehi-corruptions"].rows("figure-2") == severities
+        gaps = tried["benz-corruptions"].rows("gaps-under-corruptions-and-under-attack")
+        assert gaps[:2] == ["clean", "pgd-20"]
+        assert len(gaps) == 17
+
+    def test_sixteen_factors(self, tried):
+        assert len(tried["amerehi-imagenet-x"].rows("figures-3-and-4")) == 16
 
 
 class TestClasses:
