@@ -184,7 +184,7 @@ def test_what_follows_from_closed_forms_needs_no_seed():
 
 
 def test_the_page_has_every_claim_once_and_counts_them():
-    text = effects_page({})
+    text = effects_page(judge_claims({}), {})
     counted = [one for one in claims() if one.kind != "same"]
     assert f"| all | 0 | 0 | 0 | {len(counted)} |" in text
     for one in claims():

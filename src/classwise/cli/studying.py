@@ -28,8 +28,9 @@ def study(
     names: Annotated[
         list[str],
         typer.Argument(
-            help="Studies, FILE.toml of your own, all, or list to see what there is; digits and "
-            "digits-defaults are tables of many recipes on embedded images."
+            help="Studies, FILE.toml of your own, all, or list to see what there is; effects sets "
+            "the papers' claims beside what is there; digits and digits-defaults are tables of "
+            "many recipes on embedded images."
         ),
     ],
     scale: Annotated[
@@ -115,8 +116,10 @@ def study(
                        wait)  # fmt: skip
     _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
 
+    from classwise.studies.finding import Reader
     from classwise.studies.kept import Kept
-    from classwise.studies.making import keep_records, plan_studies, work_of
+    from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies
+    from classwise.studies.making import work_of, write_effects
 
     home = folder or FOLDER
     if source is not None:
@@ -127,10 +130,18 @@ def study(
             raise ClasswiseError(f"--from {source}: there is no such folder of records")
     if seeds is not None and seeds < 1:
         raise ClasswiseError(f"--seeds {seeds}: give at least 1")
+    if EFFECTS in names:
+        idle = {"another study": len(names) > 1, "--only": only, "--dry-run": dry_run,
+                "--budget": budget, "--records": records, "--on": on != "local"}  # fmt: skip
+        _refuse(idle, EFFECTS)
     planned = plan_studies(
-        names, scale or "minutes", seeds=seeds, only=only or (), imports=imports or ()
-    )
+        [ALL] if EFFECTS in names else names,
+        scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
+    )  # fmt: skip
     kept = Kept.of(source or home)
+    if EFFECTS in names:
+        path = write_effects(planned, Reader(kept), pages or source or home)
+        return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
         executor = _executor(on, many)

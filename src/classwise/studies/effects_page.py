@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from classwise.report.escaping import markdown_text
 from classwise.spelling import few_names
 from classwise.studies.artefact import Artefact, Cell, Figure, Series
-from classwise.studies.effects import Finding, Judged, Verdict, judge_claims
+from classwise.studies.effects import Finding, Judged, Verdict
 from classwise.studies.found import Found
 from classwise.studies.papers.cells import papers
 
@@ -27,14 +27,8 @@ HOW_TO_READ = (
 )
 
 
-def effects_page(
-    found: Mapping[str, Found],
-    made: Mapping[str, Sequence[Artefact]] | None = None,
-    *,
-    picture: str = "",
-) -> str:
+def effects_page(judged: Sequence[Judged], found: Mapping[str, Found], *, picture: str = "") -> str:
     """The page in Markdown: counts, then every claim by paper; `picture` is a file to show."""
-    judged = judge_claims(found, made)
     lines = [f"# {TITLE}", "", *(f"- {line}" for line in HOW_TO_READ)]
     lines += [f"- {line}" for line in scale_lines(found)]
     lines += ["", *count_table(judged), ""]

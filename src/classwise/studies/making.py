@@ -12,6 +12,8 @@ from classwise.report.escaping import markdown_text
 from classwise.studies.artefact import Artefact
 from classwise.studies.artefact_files import markdown, write_artefact
 from classwise.studies.artefacts import KINDS
+from classwise.studies.effects import judge_claims
+from classwise.studies.effects_page import effects_artefact, effects_page
 from classwise.studies.finding import Reader
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import Job
@@ -22,6 +24,7 @@ from classwise.studies.scale import scale_of
 from classwise.studies.study import Study, load_study, study_names
 
 ALL = "all"
+EFFECTS = "effects"
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,19 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
     text = "\n".join([*_head(found, study), *sections, *_provenance(found)])
     write_atomically(folder / "index.md", text.encode())
     return folder / "index.md", found
+
+
+def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) -> Path:
+    """Write `PAGES/effects/index.md`: every claim of the papers beside what these studies found."""
+    found = {one.study.name: reader.found(one.study, one.scale, one.runs) for one in studies}
+    made = {name: make_artefacts(one) for name, one in found.items()}
+    judged, folder = judge_claims(found, made), pages / EFFECTS
+    table = effects_artefact(judged, found)
+    files = write_artefact(table, studies[0].scale, folder)
+    picture = next((file.name for file in files if file.suffix == ".svg"), "")
+    text = effects_page(judged, found, picture=picture)
+    write_atomically(folder / "index.md", text.encode())
+    return folder / "index.md"
 
 
 def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> list[Path]:
