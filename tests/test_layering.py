@@ -29,14 +29,14 @@ WALK = {
     "content": "",
     "statistics": (
         "intervals smoothing worst_class paired exact_change worst_change evidence ranks "
-        "redrawn two_rates permuted"
+        "redrawn two_rates permuted effects"
     ),
     "data": (
         "places memory attributes ahead mapped store notes labels dataset from_arrays batches "
         "view loaders splits augment idbh pictures decoding mending cache decoded listing "
         "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
-        "tiny_imagenet imagenet sprites download longtail arrays array_files given hub "
-        "sources"
+        "tiny_imagenet imagenet sprites download longtail madeup pooled arrays array_files given "
+        "hub sources"
     ),
     "corruptions": (
         "severities chance filters noises blurs weather spatter digital files corrupting"
@@ -83,10 +83,11 @@ WALK = {
     ),
     "catalogue": "",
     "quickstart": "",
+    "tuning": "",
     "studies": "",
     "cli": (
-        "app options wanted opening printing lists caching training auditing universality "
-        "comparing __init__"
+        "app options wanted opening printing lists caching training tuning studying auditing "
+        "universality comparing __init__"
     ),
     "__main__": "",
 }

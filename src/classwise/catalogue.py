@@ -88,7 +88,7 @@ def attacks() -> Listing:
 
 def data() -> Listing:
     """Every data source."""
-    from classwise.data.sources import FROM_DATA, FROM_PATH, NAMED
+    from classwise.data.sources import FROM_DATA, FROM_NAMES, FROM_PATH, NAMED
 
     rows = [(name, _first_line(opener)) for name, opener in NAMED.items()]
     rows += [
@@ -96,7 +96,8 @@ def data() -> Listing:
         for kind, opener in FROM_PATH.items()
         if kind not in NAMED
     ]
-    rows += [(f"{kind}(NAME, ...)", _first_line(maker)) for kind, maker in FROM_DATA.items()]
+    made = {**FROM_DATA, **FROM_NAMES}
+    rows += [(f"{kind}(NAME, ...)", _first_line(maker)) for kind, maker in made.items()]
     return ("data", "what it is"), rows
 
 

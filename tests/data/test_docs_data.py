@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 from classwise.cli import app
 from classwise.data import official
-from classwise.data.sources import FROM_DATA, FROM_PATH, NAMED, read_spec
+from classwise.data.sources import FROM_DATA, FROM_NAMES, FROM_PATH, NAMED, read_spec
 
 LINES = re.findall(r"^\|[^|]*\| `--data (.*?)` \|", (ROOT / "docs" / "data.md").read_text(), re.M)
 SPECS = [shlex.split(line)[0] if line.startswith('"') else line for line in LINES]
@@ -124,4 +124,4 @@ def test_one_command_for_every_line(spec):
 def test_the_table_has_every_kind():
     """Whatever can be opened has its line."""
     kinds = {read_spec(spec)[0] for spec in SPECS}
-    assert kinds == {*NAMED, *FROM_PATH, *FROM_DATA}
+    assert kinds == {*NAMED, *FROM_PATH, *FROM_DATA, *FROM_NAMES}

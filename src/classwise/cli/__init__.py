@@ -5,7 +5,9 @@ from classwise.cli import (  # noqa: F401  (their commands join the app)
     caching,
     comparing,
     lists,
+    studying,
     training,
+    tuning,
     universality,
 )
 from classwise.cli.app import app, main

@@ -161,7 +161,7 @@ def _to_go_on(command: str, options: Mapping[str, Any]) -> str:
             return "nothing was begun yet, repeat this command"
         again = "this command" if options.get("resume") else "this command with --resume"
         return f"finished epochs are kept, repeat {again} to go on"
-    if command in ("quickstart", "study"):
+    if command in ("quickstart", "study", "tune"):
         return "finished epochs and audits are kept, repeat this command to go on"
     if command == "audit":
         target = options.get("target")

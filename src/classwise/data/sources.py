@@ -22,6 +22,8 @@ from classwise.data.idx import DIGITS, fashion_mnist, idx, mnist
 from classwise.data.imagenet import imagenet
 from classwise.data.labelled import csv_table
 from classwise.data.longtail import longtail
+from classwise.data.madeup import madeup
+from classwise.data.pooled import pooled
 from classwise.data.splits import held_out
 from classwise.data.stl10 import stl10
 from classwise.data.svhn import svhn
@@ -66,7 +68,8 @@ FROM_PATH: dict[str, Callable[..., DataSource]] = {
     "torchvision": torchvision,
     **{name: opener for name, opener in NAMED.items() if name != "digits"},
 }
-FROM_DATA: dict[str, Callable[..., DataSource]] = {"longtail": longtail}
+FROM_DATA: dict[str, Callable[..., DataSource]] = {"longtail": longtail, "pooled": pooled}
+FROM_NAMES: dict[str, Callable[..., DataSource]] = {"madeup": madeup}  # no file at all
 
 
 def open_data(spec: Any, class_names: Sequence[str] | None = None) -> DataSource:
@@ -100,16 +103,19 @@ def open_data(spec: Any, class_names: Sequence[str] | None = None) -> DataSource
         maker = FROM_DATA[kind]
         known = _known(kind, maker, options)  # before opening, which may take long
         return maker(open_data(first), **known)
+    if kind in FROM_NAMES and first:
+        return FROM_NAMES[kind](first, **_known(kind, FROM_NAMES[kind], options))
     if kind in FROM_PATH and first:
         opener = FROM_PATH[kind]
         return opener(first, **_known(kind, opener, options))
-    if kind in FROM_DATA:
+    if kind in FROM_DATA or kind in FROM_NAMES:
         raise ClasswiseError(f"{spec!r} names no data set; write {kind}(NAME, option=value)")
     if kind in FROM_PATH and kind not in NAMED:
         raise ClasswiseError(f"{spec!r} names no path; write {kind}:PATH")
     if kind in NAMED:
         raise ClasswiseError(f"{kind} takes no options, but got {spec!r}; write {kind}")
-    paths, wraps = (f"{kind}:PATH" for kind in FROM_PATH), (f"{kind}(NAME)" for kind in FROM_DATA)
+    paths = (f"{kind}:PATH" for kind in FROM_PATH)
+    wraps = (f"{kind}(NAME)" for kind in (*FROM_DATA, *FROM_NAMES))
     raise unknown("data set", spec, [*NAMED, *paths, *wraps])
 
 

@@ -23,6 +23,7 @@ class ReportRun:
     audits: list[AuditedWeights]
     history: list[dict[str, Any]] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None  # where it was read from; single predictions are still there
 
 
 def load_runs(paths: Sequence[Path]) -> list[ReportRun]:
@@ -58,4 +59,4 @@ def _load(path: Path, name: str) -> ReportRun:
             flags = audit.report.about.get("flags", [])
             words = f"damaged-history: {reason}; the training curves are left out"
             audit.report.about["flags"] = [*flags, words]
-    return ReportRun(name, about["recipe_name"], audits, history, about)
+    return ReportRun(name, about["recipe_name"], audits, history, about, path)

@@ -1,29 +1,63 @@
-"""Train and audit a grid of recipes and seeds, several at a time; what is there is not redone."""
+"""Train and audit many runs, several at a time; what is there is not redone.
+
+One job is one run: it is trained, or goes on from its last checkpoint, and then each of its weights
+is audited. An executor runs jobs; processes of this machine are one, and others can stand beside.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, TypeAlias
 
 from rich.console import Console
 
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
+from classwise.spelling import average_and_keep
+from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
+
+Done: TypeAlias = Callable[["Job", str], None]  # a job, and why it failed; nothing: it did not
+
+
+@dataclass(frozen=True)
+class AuditJob:
+    """One audit of a run; without names the last weights of the model and of each average."""
+
+    attacks: str
+    weights: tuple[str, ...] = ()
+    limit: int = 0
+    split: str = ""
+    similarity: bool = False  # also the mean logits of every class
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of a grid."""
+    """One run of a grid: all that a process, here or elsewhere, needs to train and audit it."""
 
     recipe: str
     config: TrainConfig
-    attacks: str
+    audits: tuple[AuditJob, ...]
     path: Path
     imports: tuple[str, ...] = ()  # modules of the user's that its recipe may name
+
+
+class Executor(Protocol):
+    """Who runs jobs."""
+
+    def run(self, jobs: Sequence[Job], done: Done) -> None:
+        """Run all jobs and say of each, in the calling thread, that it is done or why it failed.
+
+        A job that fails does not stop the others. When this is interrupted, no job goes on.
+        """
 
 
 def jobs_of(
@@ -42,7 +76,7 @@ def jobs_of(
         Job(
             recipe,
             config.model_copy(update={"seed": seed}),
-            attacks,
+            (AuditJob(attacks),),
             folder / f"{recipe}-s{seed}",
             imports,
         )
@@ -53,30 +87,142 @@ def jobs_of(
 
 def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Path]:
     """Run all jobs in `workers` processes of one thread each, and return the run folders."""
-    failed: list[str] = []
+    failed = run_jobs(jobs, Processes(workers), console=console)
+    if failed:
+        path, words = next(iter(failed.items()))
+        raise ClasswiseError(
+            f"{len(failed)} of {len(jobs)} runs failed; first: {path.name}: {words}"
+        )
+    return [job.path for job in jobs]
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    executor: Executor,
+    *,
+    console: Console,
+    before: int = 0,
+    done: Done | None = None,
+    quiet: bool = False,
+) -> dict[Path, str]:
+    """Run all jobs with a line that says how far they are, and return why some of them failed.
+
+    `before` are runs that were there already.
+    """
+    failed: dict[Path, str] = {}
+    total = len(jobs) + before
+    with Course(quiet=quiet, console=console) as course:
+        course.begin(f"{before} of {total} runs", total, before)
+        ended = before
+
+        def note(job: Job, why: str) -> None:
+            nonlocal ended
+            if why:
+                failed[job.path] = why
+            if done is not None:
+                done(job, why)
+            ended += 1
+            course.now(f"{ended} of {total} runs" + (f", {len(failed)} failed" if failed else ""))
+            course.advance()
+
+        executor.run(jobs, note)
+    return failed
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of this machine, so many at a time, each with one thread.
+
+    A process does one job after another. If it dies in the middle of one, that job is tried once
+    more in another process, from its last checkpoint.
+    """
+
+    workers: int
+    tries: int = 2
+    _started: list[ProcessPoolExecutor] = field(default_factory=list, repr=False, compare=False)
+
+    def run(self, jobs: Sequence[Job], done: Done) -> None:
+        """Run all jobs."""
+        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        for job in jobs:
+            waiting.put(job)
+        ended: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
+        stop = threading.Event()
+        threads = [
+            threading.Thread(target=self._work, args=(waiting, ended, stop), daemon=True)
+            for _ in range(min(self.workers, len(jobs)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in jobs:
+                done(*ended.get())
+        except BaseException:  # do not wait for runs that nobody wants; their epochs are kept
+            stop.set()
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+        finally:
+            for thread in threads:
+                thread.join()
+
+    def _work(
+        self,
+        waiting: queue.SimpleQueue[Job],
+        ended: queue.SimpleQueue[tuple[Job, str]],
+        stop: threading.Event,
+    ) -> None:
+        """One process at a time: so it is known which job it was at when it died."""
+        pool: ProcessPoolExecutor | None = None
+        while not stop.is_set():
+            try:
+                job = waiting.get_nowait()
+            except queue.Empty:
+                break
+            why = ""
+            for _ in range(self.tries):
+                pool = pool or _one_process()
+                try:
+                    why = pool.submit(attempt, job).result()
+                    break
+                except BrokenProcessPool:
+                    why = f"its process died {self.tries} times (was there too little memory?)"
+                    pool.shutdown(wait=False)
+                    pool = None
+                    if stop.is_set():
+                        return
+            ended.put((job, why))
+        if pool is not None:
+            pool.shutdown()
+
+
+def _one_process() -> ProcessPoolExecutor:
     # spawn: a forked child would inherit torch's thread pool in an unusable state
     context = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(workers, mp_context=context) as pool,
-        Course(quiet=False, console=console) as course,
-    ):
-        course.begin(f"runs, {workers} at a time", len(jobs))
-        waiting = {pool.submit(run_job, job): job for job in jobs}
-        try:
-            for number, done in enumerate(as_completed(waiting), 1):
-                error = done.exception()
-                if error is not None:
-                    failed.append(f"{waiting[done].path.name}: {error}")
-                course.now(f"{number} of {len(jobs)} runs, {workers} at a time")
-                course.advance()
-        except KeyboardInterrupt:  # do not wait for runs that nobody wants; their epochs are kept
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
-    if failed:
-        raise ClasswiseError(f"{len(failed)} of {len(jobs)} runs failed; first: {failed[0]}")
-    return [job.path for job in jobs]
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Let a process end when the one that started it was killed: nobody would give it more."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def attempt(job: Job) -> str:
+    """Run one job and return why it failed, in words; nothing if it did not."""
+    try:
+        run_job(job)
+    except Exception as reason:
+        words = " ".join(str(reason).split())
+        ours = isinstance(reason, ClasswiseError)
+        return words if ours and words else f"{type(reason).__name__}: {words}"
+    return ""
 
 
 def run_job(job: Job) -> None:
@@ -84,11 +230,42 @@ def run_job(job: Job) -> None:
     import torch
 
     from classwise.doors.targets import audit_target
+    from classwise.doors.universality import similarity
     from classwise.doors.wish import Wish
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 
     torch.set_num_threads(1)
     recipe = parse_recipe(job.recipe, imports=job.imports)
-    train(recipe, job.config, out=job.path, resume=True, device="cpu", quiet=True)
-    audit_target(Wish(str(job.path), attacks=job.attacks, device="cpu", quiet=True))
+    # Another study may be at the same run: wait for it, and find the run finished.
+    run = train(recipe, job.config, out=job.path, resume=True, wait=True, device="cpu", quiet=True)
+    for audit in job.audits:
+        weights = weights_meant(run.weights, audit.weights)
+        if weights or not audit.weights:
+            wish = Wish(
+                str(job.path),
+                attacks=audit.attacks,
+                weights=",".join(weights),
+                limit=audit.limit,
+                split=audit.split,
+                device="cpu",
+                quiet=True,
+            )
+            audit_target(wish)
+        for name in weights if audit.similarity else ():
+            similarity(job.path, weights=name, split=audit.split, limit=audit.limit, device="cpu")
+
+
+def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Those weights of a run that are named; `averaged-last` is its average's, or else its own.
+
+    >>> there = ["best", "ema-best", "ema-last", "last"]
+    >>> weights_meant(there, ["last", "averaged-best"]), weights_meant(["last"], ["averaged-last"])
+    (['ema-best', 'last'], ['last'])
+    """
+    meant = set(wanted)
+    for average, keep in map(average_and_keep, wanted):
+        if average == AVERAGED:
+            averages = {name for name in there if name.endswith(f"-{keep}")}
+            meant |= averages or {keep}
+    return [name for name in there if name in meant]

@@ -1,0 +1,295 @@
+"""The command that runs studies: many runs, and the tables and figures that come of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.errors import ClasswiseError
+
+if TYPE_CHECKING:
+    from classwise.studies.grid import Executor
+    from classwise.studies.kept import Kept
+    from classwise.studies.making import PlannedStudy, Work
+
+DIGITS = ("digits", "digits-defaults")  # studies of their own, with a table of their own
+FOLDER = Path("runs/studies")
+
+
+@app.command()
+@kindly
+def study(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="Studies, FILE.toml of your own, all, or list to see what there is; effects sets "
+            "the papers' claims beside what is there; digits and digits-defaults are tables of "
+            "many recipes on embedded images."
+        ),
+    ],
+    scale: Annotated[
+        str | None, typer.Option(help="smoke, minutes, hours or paper. (default: minutes)")
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds per setting. (default: the study's, 5 for digits)")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Run those of which a label fits, as '*CFA*' or 'eps=8/255'; may be repeated. "
+            "(default: all)",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
+    on: Annotated[str, typer.Option(help="Where runs are made: local, ray or ray:ADDRESS.")] = (
+        "local"
+    ),
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where the runs of all studies go. (default: runs/studies)"),
+    ] = None,
+    pages: Annotated[
+        Path | None, typer.Option(help="Where NAME/index.md is written. (default: --out)")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(help="Keep small records of the runs there, too. (default: none)"),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="Make pages from stored records; nothing is trained. (default: none)"
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the runs and what they will cost, and end.")
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HOURS", min=0, help="Refuse what takes longer, before it begins. "
+            "(default: none)"
+        ),
+    ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Studies may use the methods of this module. (default: none)",
+        ),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="One more recipe in study digits, as at+mymodule:My. (default: none)"),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="Markdown file for the table of digits. (default: in --out)")
+    ] = None,
+    wait: Wait = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Train and audit the runs of a study and write its tables and figures.
+
+    Runs that are already there are not trained again; interrupt it whenever you like.
+
+    Example: classwise study wei-table1 --scale smoke --out runs/studies
+    """
+    many = workers or os.cpu_count() or 1
+    of_files = {
+        "--scale": scale, "--only": only, "--pages": pages, "--records": records,
+        "--from": source, "--dry-run": dry_run, "--budget": budget, "--import": imports,
+        "--on": on != "local", "--quiet": quiet,
+    }  # fmt: skip
+    if names == ["list"]:
+        return _list_studies()
+    if any(name in DIGITS for name in names):
+        _refuse({"another study": len(names) > 1, **of_files}, names[0])
+        return _digits(names[0], 5 if seeds is None else seeds, also or [], many, folder, table,
+                       wait)  # fmt: skip
+    _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
+
+    from classwise.studies.finding import Reader
+    from classwise.studies.kept import Kept
+    from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies
+    from classwise.studies.making import work_of, write_effects
+
+    home = folder or FOLDER
+    if source is not None:
+        idle = {"--out": folder, "--only": only, "--dry-run": dry_run, "--budget": budget,
+                "--records": records, "--on": on != "local"}  # fmt: skip
+        _refuse(idle, f"--from {source}")
+        if not source.is_dir():
+            raise ClasswiseError(f"--from {source}: there is no such folder of records")
+    if seeds is not None and seeds < 1:
+        raise ClasswiseError(f"--seeds {seeds}: give at least 1")
+    if EFFECTS in names:
+        idle = {"another study": len(names) > 1, "--only": only, "--dry-run": dry_run,
+                "--budget": budget, "--records": records, "--on": on != "local"}  # fmt: skip
+        _refuse(idle, EFFECTS)
+    planned = plan_studies(
+        [ALL] if EFFECTS in names else names,
+        scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
+    )  # fmt: skip
+    kept = Kept.of(source or home)
+    if EFFECTS in names:
+        path = write_effects(planned, Reader(kept), pages or source or home)
+        return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
+    failed = 0
+    if source is None:
+        executor = _executor(on, many)
+        work = work_of(planned, kept, imports or ())
+        if dry_run or budget is not None:
+            _costs(work, many, budget, show=dry_run)
+        if dry_run:
+            return
+        failed = _run(work, executor, kept, quiet)
+        kept = Kept.of(home)
+        if records is not None:
+            written = keep_records(planned, kept, records)
+            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
+    _write(planned, kept, pages or (home if source is None else source))
+    if failed:
+        out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
+        raise typer.Exit(NO)
+
+
+def _executor(on: str, workers: int) -> Executor:
+    from classwise.errors import unknown
+    from classwise.studies.grid import Processes
+
+    kind, colon, address = on.partition(":")
+    if kind == "ray":
+        from classwise.studies.on_ray import OnRay
+
+        return OnRay(address, workers)
+    if kind != "local" or colon:
+        raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
+    return Processes(workers)
+
+
+def _run(work: Work, executor: Executor, kept: Kept, quiet: bool) -> int:
+    """Run what is left, keep why runs fail, and return how many did."""
+    from classwise.studies.grid import Job, run_jobs
+
+    keys = {job.path: key for key, job in work.jobs.items()}
+
+    def done(job: Job, why: str) -> None:
+        kept.note_failure(keys[job.path], why)
+        if why and not quiet:
+            out.print(f"{job.path.name} failed: {why}", highlight=False, soft_wrap=True,
+                      markup=False)  # fmt: skip
+
+    jobs = list(work.jobs.values())
+    if not jobs:
+        return 0
+    return len(run_jobs(jobs, executor, console=out, before=work.done, done=done, quiet=quiet))
+
+
+def _write(planned: list[PlannedStudy], kept: Kept, pages: Path) -> None:
+    from classwise.studies.finding import Reader
+    from classwise.studies.making import write_page
+
+    reader = Reader(kept)
+    for one in planned:
+        path, found = write_page(one, reader, pages)
+        holes = sum(run.run is None for run in found.runs)
+        words = f", {holes} of {len(found.runs)} runs missing" if holes else ""
+        out.print(f"Wrote {path}{words}", soft_wrap=True, highlight=False)
+
+
+def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:
+    """Say what is left to run and what it costs, and refuse what is over the budget."""
+    from classwise.progress import spell_seconds
+    from classwise.studies.costs import cost_of
+
+    cost = cost_of(list(work.runs.values()))
+    if show:
+        out.print(f"{work.done} runs are there, {len(work.jobs)} are left", highlight=False)
+        listing = Table("run", "settings", "cost")
+        for key, run in work.runs.items():
+            labels = ", ".join(f"{a}={v}" for a, v in run.labels.items() if a != "row")
+            seconds = cost.seconds.get(key)
+            listing.add_row(run.title, labels, "?" if seconds is None else spell_seconds(seconds))
+        out.print(listing)
+        out.print(cost.words(workers), highlight=False, soft_wrap=True)
+    if budget is not None and cost.hours(workers) > budget:
+        raise ClasswiseError(
+            f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
+            "--scale, fewer --seeds, or some runs with --only"
+        )
+
+
+def _list_studies() -> None:
+    from classwise.progress import spell_seconds
+    from classwise.studies.planned import count_runs
+    from classwise.studies.scale import scale_named
+    from classwise.studies.study import SCALES, load_study, study_names
+
+    title = "Runs, and what they take on two cores by a rough count"
+    heads = ("study", "paper", "table or figure", "shows", *SCALES)
+    listing = Table(*heads, title=title, title_justify="left")
+    for name in study_names():
+        one = load_study(name)
+        cells = []
+        for scale in SCALES:
+            many = count_runs(one, scale)
+            cells.append(f"{many}, {spell_seconds(many * scale_named(scale).seconds)}")
+        listing.add_row(name, one.paper, one.source, one.shows or one.title, *cells)
+    for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
+        listing.add_row(name, "", "", f"embedded digits, {shows}", *[""] * len(SCALES))
+    out.print(listing)
+
+
+def _digits(
+    name: str,
+    seeds: int,
+    also: list[str],
+    workers: int,
+    folder: Path | None,
+    table: Path | None,
+    wait: bool,
+) -> None:
+    """The tables of docs/results.md."""
+    from classwise.files import write_atomically
+    from classwise.locks import FolderLock
+    from classwise.report.runs import load_runs
+    from classwise.studies import digits, grid
+    from classwise.training.loop import IN_USE
+
+    if seeds < 2:
+        raise ClasswiseError(f"--seeds {seeds}: a table over seeds needs at least 2")
+    where = folder or digits.default_folder()
+    lock = FolderLock(where, "a study", wait=wait, remedy=IN_USE)
+    if name == "digits":
+        jobs = digits.study_jobs(seeds, where, also)
+        with lock:
+            paths = grid.run_grid(jobs, workers=workers, console=out)
+        text = digits.markdown(load_runs(paths), seeds)
+    elif also:
+        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
+    else:
+        varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+        every = [job for some in varied.values() for job in some]
+        with lock:
+            grid.run_grid(every, workers=workers, console=out)
+        found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
+        text = digits.variations_markdown(found, seeds)
+    to = table or where / f"{name}.md"
+    write_atomically(to, text.encode())
+    out.print(text, highlight=False)
+    out.print(f"Wrote {to}", soft_wrap=True)
+
+
+def _refuse(idle: Mapping[str, object], beside: str) -> None:
+    """Refuse what was given and would not be used."""
+    for option, given in idle.items():
+        if given not in (None, False, [], ()):
+            raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")

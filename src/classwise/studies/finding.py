@@ -1,0 +1,102 @@
+"""What a study has found so far: its planned runs beside what is in a folder, read or a hole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from classwise.attacks.condition import Condition
+from classwise.attacks.names import parse_conditions
+from classwise.attacks.threat import Threat
+from classwise.errors import ClasswiseError
+from classwise.judging.metrics import ClassReport
+from classwise.report.runs import ReportRun, load_runs
+from classwise.spelling import conditions_meant
+from classwise.studies.found import NOT_RUN, Found, FoundRun
+from classwise.studies.grid import weights_meant
+from classwise.studies.kept import Kept
+from classwise.studies.kept_means import FoundRunWithMeans, kept_means
+from classwise.studies.planned import PlannedRun
+from classwise.studies.scale import Scale, scale_of
+from classwise.studies.study import Study
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads runs of a folder, each once, for as many studies as share it."""
+
+    kept: Kept
+    _read: dict[Path, ReportRun | str] = field(default_factory=dict, repr=False)
+
+    def found(self, study: Study, scale_name: str, runs: Sequence[PlannedRun]) -> Found:
+        """What artefacts of the study read."""
+        scale = scale_of(study, scale_name)
+        return Found(
+            study,
+            scale_name,
+            tuple(self._run(planned, scale) for planned in runs),
+            scale.words,
+        )
+
+    def _run(self, planned: PlannedRun, scale: Scale) -> FoundRun:
+        run = self._record(planned)
+        if isinstance(run, str):
+            return FoundRun(planned.labels, None, run, scale.attacks)
+        found = _asked(run, planned)
+        means = kept_means(run.folder) if run.folder is not None else ()
+        return FoundRunWithMeans(planned.labels, found, "", scale.attacks, means)
+
+    def _record(self, planned: PlannedRun) -> ReportRun | str:
+        """A run that is trained and audited, or why there is none."""
+        if planned.lacking:
+            return planned.lacking
+        there = self.kept.covering(planned)
+        why = self.kept.failure(planned.key)
+        if there is None:
+            return f"failed: {why}" if why else NOT_RUN
+        if there.finished < there.epochs:
+            words = f"{there.finished} of {there.epochs} epochs so far"
+            return f"failed: {why}" if why else f"{NOT_RUN}: {words}"
+        if there.path not in self._read:
+            try:
+                (self._read[there.path],) = load_runs([there.path])
+            except ClasswiseError as reason:
+                self._read[there.path] = f"failed: {why}" if why else f"cannot be read: {reason}"
+        return self._read[there.path]
+
+
+def _asked(run: ReportRun, planned: PlannedRun) -> ReportRun:
+    """The run with those of its audits that the study asked for; others may be other studies'."""
+    threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
+    there = sorted({audited.weights for audited in run.audits})
+    wanted: dict[tuple[str, str], dict[str, Condition]] = {}
+    for audited in run.audits:
+        for audit in planned.audits:
+            meant = weights_meant(there, audit.weights)
+            if audited.weights in meant and audited.split == audit.split:
+                text = ",".join(audit.attacks)
+                named = {one.name: one for one in parse_conditions(text, threat, own=False)}
+                wanted.setdefault((audited.weights, audited.split), {}).update(named)
+    audits = []
+    for audited in run.audits:
+        conditions = wanted.get((audited.weights, audited.split), {})
+        report = _only(audited.report, conditions)
+        if len(report):
+            audits.append(replace(audited, report=report))
+    return replace(run, audits=audits)
+
+
+def _only(report: ClassReport, conditions: Mapping[str, Condition]) -> ClassReport:
+    """The conditions of these names and radii, under their plain names."""
+    found = {}
+    for name, condition in conditions.items():
+        radius = 0.0 if condition.threat is None else condition.threat.widest
+        for label in conditions_meant(name, report):
+            if math.isclose(report[label].eps or 0.0, radius, rel_tol=1e-9):
+                found[name] = replace(report[label], condition=name)
+    chosen = ClassReport(list(found.values()), report.about)
+    if report.relabelled is not None:
+        chosen.relabelled = _only(report.relabelled, conditions)
+    return chosen

@@ -1,0 +1,184 @@
+"""From names of studies to pages: plan, run what is missing, read, make artefacts, write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from classwise.errors import ClasswiseError
+from classwise.files import write_atomically
+from classwise.report.escaping import markdown_text
+from classwise.studies.artefact import Artefact
+from classwise.studies.artefact_files import markdown, write_artefact
+from classwise.studies.artefacts import KINDS
+from classwise.studies.effects import judge_claims
+from classwise.studies.effects_page import effects_artefact, effects_page
+from classwise.studies.finding import Reader
+from classwise.studies.found import NOT_RUN, Found, FoundRun
+from classwise.studies.grid import Job
+from classwise.studies.kept import Kept, is_done, job_of, together
+from classwise.studies.planned import PlannedRun, chosen, plan
+from classwise.studies.records import keep_record
+from classwise.studies.scale import scale_of
+from classwise.studies.study import Study, load_study, study_names
+
+ALL = "all"
+EFFECTS = "effects"
+
+
+@dataclass(frozen=True)
+class PlannedStudy:
+    """A study with all its runs, and those of them that are wanted now."""
+
+    study: Study
+    scale: str
+    runs: tuple[PlannedRun, ...]
+    wanted: tuple[PlannedRun, ...]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done: jobs by the keys of their runs, and how many runs are there already."""
+
+    jobs: dict[str, Job]
+    runs: dict[str, PlannedRun]
+    done: int
+
+
+def plan_studies(
+    names: Sequence[str],
+    scale: str,
+    *,
+    seeds: int | None = None,
+    only: Sequence[str] = (),
+    imports: Sequence[str] = (),
+) -> list[PlannedStudy]:
+    """Resolve every run and every artefact of some studies; what is wrong is told here."""
+    studies = [load_study(name) for name in _every(names)]
+    found = []
+    for study in studies:
+        runs = plan(study, scale, seeds=seeds, imports=imports)
+        _check_artefacts(study, scale, runs)
+        found.append((study, runs))
+    if only:
+        every = [run for _, runs in found for run in runs]
+        wanted = {id(run) for run in chosen(every, only)}
+    else:
+        wanted = {id(run) for _, runs in found for run in runs}
+    return [
+        PlannedStudy(study, scale, runs, tuple(run for run in runs if id(run) in wanted))
+        for study, runs in found
+    ]
+
+
+def _every(names: Sequence[str]) -> list[str]:
+    known = [one for name in names for one in (study_names() if name == ALL else [name])]
+    return list(dict.fromkeys(known))
+
+
+def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> None:
+    """Make every artefact of runs that are not there: what it names must be on the axes."""
+    if not runs:
+        return
+    stand_ins = scale_of(study, scale).attacks
+    holes = tuple(FoundRun(run.labels, None, run.lacking or NOT_RUN, stand_ins) for run in runs)
+    make_artefacts(Found(study, scale, holes))
+
+
+def work_of(studies: Sequence[PlannedStudy], kept: Kept, imports: Sequence[str] = ()) -> Work:
+    """The jobs that are left, one for each run however many studies share it.
+
+    Seeds of one run stand far apart, so that after a cut every row has some.
+    """
+    every = together(run for one in studies for run in one.wanted)
+    order = sorted(every.items(), key=lambda pair: pair[1].config.seed)
+    left = {key: run for key, run in order if not is_done(run, kept)}
+    jobs = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
+    return Work(jobs, left, len(every) - len(left))
+
+
+def make_artefacts(found: Found) -> tuple[Artefact, ...]:
+    """The tables and figures of a study, from what was found."""
+    made = []
+    study = found.study
+    assert isinstance(study, Study)
+    for options in study.artefacts:
+        try:
+            made.append(KINDS[options.kind].make(found, options))
+        except ClasswiseError as reason:
+            raise ClasswiseError(
+                f"study {study.name}, artefact {options.title!r}: {reason}"
+            ) from None
+    return tuple(made)
+
+
+def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path, Found]:
+    """Write `PAGES/NAME/index.md` with the files of every artefact beside it."""
+    study = planned.study
+    found = reader.found(study, planned.scale, planned.runs)
+    folder, sections = pages / study.name, []
+    for artefact in make_artefacts(found):
+        files = write_artefact(artefact, planned.scale, folder)
+        drawn = any(file.suffix == ".svg" for file in files)
+        sections.append(markdown(artefact, picture=drawn, depth=2))
+    text = "\n".join([*_head(found, study), *sections, *_provenance(found)])
+    write_atomically(folder / "index.md", text.encode())
+    return folder / "index.md", found
+
+
+def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) -> Path:
+    """Write `PAGES/effects/index.md`: every claim of the papers beside what these studies found."""
+    found = {one.study.name: reader.found(one.study, one.scale, one.runs) for one in studies}
+    made = {name: make_artefacts(one) for name, one in found.items()}
+    judged, folder = judge_claims(found, made), pages / EFFECTS
+    table = effects_artefact(judged, found)
+    files = write_artefact(table, studies[0].scale, folder)
+    picture = next((file.name for file in files if file.suffix == ".svg"), "")
+    text = effects_page(judged, found, picture=picture)
+    write_atomically(folder / "index.md", text.encode())
+    return folder / "index.md"
+
+
+def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> list[Path]:
+    """Write the records of all finished runs of some studies, each once; failures go along."""
+    paths, records = dict[Path, None](), Kept(folder, {})
+    for planned in studies:
+        for run in planned.runs:
+            there = None if run.lacking else kept.covering(run)
+            if there is not None and there.finished == there.epochs:
+                paths[there.path] = None
+            if not run.lacking:
+                records.note_failure(run.key, kept.failure(run.key))
+    return [keep_record(path, folder) for path in paths]
+
+
+def _head(found: Found, study: Study) -> list[str]:
+    where = ", ".join(word for word in (study.paper, study.source) if word)
+    lines = [f"# {markdown_text(study.title)}", ""]
+    if where:
+        lines += [f"After {markdown_text(where)}."]
+    if study.shows:
+        lines += [f"Shows: {markdown_text(study.shows)}."]
+    words = f": {markdown_text(found.scale_words)}" if found.scale_words else ""
+    again = f"`classwise study {study.name} --scale {found.scale}`"
+    return [*lines, f"Scale {found.scale}{words}. Made by {again}.", ""]
+
+
+def _provenance(found: Found) -> list[str]:
+    """A line for every run: who it is, and what made it."""
+    if not found.runs:
+        return []
+    axes = [axis for axis in found.axes if axis == "seed" or len(found.values(axis)) > 1]
+    heads = [*axes, "identity", "versions"]
+    lines = ["## Runs", "", f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for one in found.runs:
+        cells = [one.labels.get(axis, "") for axis in axes]
+        if one.run is None:
+            cells += ["–", one.why]
+        else:
+            made = one.run.about.get("versions", {})
+            versions = ", ".join(f"{name} {number}" for name, number in sorted(made.items()))
+            cells += [str(one.run.about.get("identity", "")), versions]
+        lines.append(f"| {' | '.join(markdown_text(cell) for cell in cells)} |")
+    return [*lines, ""]

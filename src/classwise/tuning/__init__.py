@@ -1,0 +1,1 @@
+"""Search the options of a recipe: average against worst-class robust accuracy on validation."""

@@ -1,0 +1,84 @@
+"""Studies on a Ray of this machine: the same pages as by processes, also if a worker dies."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+from refusals import refused
+
+from classwise.locks import Holder
+from classwise.studies.finding import Reader
+from classwise.studies.grid import Processes
+from classwise.studies.kept import Kept
+from classwise.studies.making import plan_studies, work_of, write_page
+from classwise.studies.on_ray import MISSING, OnRay
+
+STUDY = """
+title = "Two recipes"
+[[runs]]
+recipe = ["at", "trades"]
+data = "cifar10"
+seeds = 2
+[audit]
+attacks = ["clean", "pgd-20"]
+[[artefact]]
+kind = "table"
+title = "Both"
+measures = ["average", "worst"]
+conditions = ["clean", "pgd-20"]
+[scale.smoke]
+seeds = 2
+settings.epochs = 40
+"""
+
+
+def made_by(executor, path, home, beside=None):
+    """Train and audit the study's runs, and return its page."""
+    (planned,) = plan_studies([str(path)], "smoke")
+    work, failed = work_of([planned], Kept.of(home)), {}
+    if beside is not None:
+        beside.start()
+    executor.run(list(work.jobs.values()), lambda job, why: failed.setdefault(job.path, why))
+    if beside is not None:
+        beside.join()
+    assert not any(failed.values()), failed
+    assert len(failed) == 4
+    page, _ = write_page(planned, Reader(Kept.of(home)), home / "pages")
+    return page.read_text()
+
+
+def kill_one(home, killed):
+    """Kill the process that trains some run, after its third epoch."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        for history in home.glob("*/history.jsonl"):
+            lines = history.read_text().count("\n")
+            lock = history.parent / ".writer.lock"
+            if 3 <= lines < 38 and lock.exists():
+                holder = Holder.read(lock)
+                if holder is not None:
+                    os.kill(holder.pid, signal.SIGKILL)
+                    killed.append(holder.pid)
+                    return
+        time.sleep(0.01)
+
+
+def test_a_killed_worker_costs_nothing(tmp_path):
+    """One of two workers of a local Ray is killed in the middle of a run."""
+    pytest.importorskip("ray")
+    study = tmp_path / "both.toml"
+    study.write_text(STUDY)
+    killed = []
+    killer = threading.Thread(target=kill_one, args=(tmp_path / "ray", killed))
+    on_ray = made_by(OnRay("", 2), study, tmp_path / "ray", killer)
+    assert killed, "nobody was killed"
+    assert on_ray == made_by(Processes(2), study, tmp_path / "local")
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with refused(MISSING):
+        OnRay("", 1).run([], lambda *_: None)
