@@ -6,6 +6,7 @@ Where a rule is rewritten, its mutants are rewritten with it: text that is not f
 
 from mutant import Mutant
 from mutants_around import AROUND
+from mutants_studies import STUDIES
 
 STORE = ("data/test_store.py",)
 CACHE = ("data/test_cache.py",)
@@ -265,5 +266,6 @@ MUTANTS = (
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
     *AROUND,
+    *STUDIES,
 )
 # fmt: on

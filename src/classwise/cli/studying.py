@@ -116,10 +116,10 @@ def study(
                        wait)  # fmt: skip
     _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
 
+    from classwise.studies import making
     from classwise.studies.finding import Reader
     from classwise.studies.kept import Kept
-    from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies
-    from classwise.studies.making import work_of, write_effects
+    from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
 
     home = folder or FOLDER
     if source is not None:
@@ -140,7 +140,7 @@ def study(
     )  # fmt: skip
     kept = Kept.of(source or home)
     if EFFECTS in names:
-        path = write_effects(planned, Reader(kept), pages or source or home)
+        path = making.write_effects(planned, Reader(kept), pages or source or home)
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
