@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real mutants soak bench bench-train corruptions equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real test-studies mutants soak bench bench-train corruptions equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ test-docs: .venv/installed ## Run every code block of README and docs, at a smok
 
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
+
+test-studies: .venv/installed ## Run every study at its smallest scale and look at all tables and figures (three minutes)
+	CLASSWISE_STUDIES=1 $(BIN)/python -m pytest tests/all_studies
 
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
 mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)

@@ -4,7 +4,6 @@ All of them share one folder and one process, as the runs that they have in comm
 are of made-up images and mean nothing; rows, columns, classes and holes are what is looked at.
 """
 
-import os
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 
 from classwise.data.cifar import NAMES_10
 from classwise.data.madeup import GROUPS_100
-from classwise.locks import FolderLock
 from classwise.studies.artefact import Artefact
 from classwise.studies.finding import Reader
 from classwise.studies.found import Found, Hole
@@ -73,15 +71,12 @@ class Tried:
 
 @pytest.fixture(scope="session")
 def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tried]:
-    """All studies; of several processes that test, one makes the runs and the others wait."""
-    folder, threads = tmp_path_factory.getbasetemp(), torch.get_num_threads()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "studies"
-    folder.mkdir(exist_ok=True)
+    """All studies, in one folder."""
+    folder, threads = tmp_path_factory.mktemp("studies"), torch.get_num_threads()
     planned = plan_studies(study_names(), "smoke")
     try:
-        with FolderLock(folder, "testing", wait=True):
-            for job in work_of(planned, Kept.of(folder)).jobs.values():
-                run_job(job)
+        for job in work_of(planned, Kept.of(folder)).jobs.values():
+            run_job(job)
     finally:
         torch.set_num_threads(threads)
     reader = Reader(Kept.of(folder))
