@@ -1,6 +1,7 @@
 """EfficientNet-Lite under corruptions, by metaclass: tables and a figure from kept audits.
 
-python benchmarks/lite_groups.py AUDITS [--figure docs/images/lite-groups.svg]
+python benchmarks/lite_groups.py AUDITS [--parts severities,networks]
+    [--figure docs/images/lite-groups.svg]
 
 AUDITS holds the folders lite0, lite0-corrupted, lite1 and lite2 that the commands in
 docs/imagenet-photographs.md make; no model is asked. Prints Markdown.
@@ -62,6 +63,16 @@ def all_severities(audit: AuditedSamples, attacked: AuditedSamples) -> None:
     by_group([found], attacked, shared)
 
 
+def attacks_on(audit: AuditedSamples, shared: Whole) -> list[str]:
+    """Attacks that were run on all of these photographs."""
+    whole = {*shared.tolist()}
+    return [
+        name
+        for name, rows in audit.conditions.items()
+        if name.startswith("pgd") and whole <= {*rows.sample.tolist()}
+    ]
+
+
 def by_group(found: Sequence[Seen], attacked: AuditedSamples | None, shared: Whole) -> None:
     """Groups from the one that keeps least of what it had clean, over all networks."""
     first = found[0]
@@ -71,7 +82,7 @@ def by_group(found: Sequence[Seen], attacked: AuditedSamples | None, shared: Who
     losses = [one.clean - one.values for one in found]
     pure = [differ(one, lost) for one, lost in zip(found, losses, strict=True)]
     plain = [differ(one, one.values) for one in found]
-    attacks = [] if attacked is None else [n for n in attacked.conditions if n.startswith("pgd")]
+    attacks = [] if attacked is None else attacks_on(attacked, shared)
     fallen = [] if attacked is None else under(attacked, attacks, shared)
     heads = ["metaclass", "n"]
     for one in found:
@@ -175,21 +186,36 @@ def figure(found: Sequence[Seen]) -> str:
     return drawn(title, NETWORKS, rows)
 
 
+def severities(args: argparse.Namespace) -> None:
+    """One network in depth."""
+    all_severities(
+        read_samples(args.audits / "lite0-corrupted"), read_samples(args.audits / "lite0")
+    )
+
+
+def networks(args: argparse.Namespace) -> None:
+    """Three networks side by side."""
+    folders = ("lite0-corrupted", "lite1", "lite2")
+    found = three([read_samples(args.audits / name) for name in folders])
+    agreement(found)
+    if args.figure:
+        args.figure.write_text(figure(found), encoding="utf-8")
+
+
+PARTS = {"severities": severities, "networks": networks}
+
+
 def main() -> None:
     """Print the tables and draw the figure."""
     say = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     say.add_argument("audits", type=Path)
+    say.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS))
     say.add_argument("--figure", type=Path)
     args = say.parse_args()
-    folders = ("lite0-corrupted", "lite1", "lite2")
-    audits = [read_samples(args.audits / name) for name in folders]
-    all_severities(audits[0], read_samples(args.audits / "lite0"))
-    found = three(audits)
-    agreement(found)
-    if args.figure:
-        args.figure.write_text(figure(found), encoding="utf-8")
+    for part in args.parts:
+        PARTS[part](args)
 
 
 if __name__ == "__main__":

@@ -68,10 +68,10 @@ def seen(name: str, audit: AuditedSamples, names: Sequence[str], shared: Whole) 
     place[grouping.member] = grouping.group
     rows = audit.conditions["clean"]
     labels = rows.label[np.searchsorted(rows.sample, shared)]
+    present, of = np.unique(place[labels], return_inverse=True)  # groups without any are left out
+    groups = tuple(grouping.names[k] for k in present)
     clean = under(audit, ["clean"], shared)[0]
-    return Seen(
-        name, clean, under(audit, names, shared).mean(0), place[labels], tuple(grouping.names)
-    )
+    return Seen(name, clean, under(audit, names, shared).mean(0), of, groups)
 
 
 def differ(found: Seen, values: Numbers) -> tuple[float, Numbers]:
@@ -108,16 +108,15 @@ def redrawn(found: Sequence[Seen], values: Sequence[Numbers], random: Random) ->
 
 
 def halves(found: Sequence[Seen], values: Sequence[Numbers], random: Random) -> Numbers:
-    """ρ between the rates of one network on half of each group and another's on the other half."""
-    first, side = found[0], np.zeros(len(found[0].of), bool)
+    """ρ between the rates of one network on half of each group and another's on the other half.
+
+    A group of one photograph has no halves and is left out.
+    """
+    first, parts = found[0], np.empty((2, len(found), len(found[0].groups)))
     for k in range(len(first.groups)):
         mine = random.permutation(np.flatnonzero(first.of == k))
-        side[mine[: len(mine) // 2]] = True
-    count = len(first.groups)
-    parts = [
-        np.array([np.bincount(first.of[s], v[s], minlength=count) for v in values])
-        / np.bincount(first.of[s], minlength=count)
-        for s in (side, ~side)
-    ]
-    both: Numbers = spearman(np.concatenate(parts))[: len(found), len(found) :]
+        for side, half in enumerate((mine[: len(mine) // 2], mine[len(mine) // 2 :])):
+            parts[side, :, k] = [one[half].mean() if len(half) else np.nan for one in values]
+    kept = parts[:, :, first.sizes > 1]
+    both: Numbers = spearman(np.concatenate([kept[0], kept[1]]))[: len(found), len(found) :]
     return both

@@ -78,8 +78,8 @@ class CorruptedClasses(RatedGroups):
     @property
     def overall(self) -> float:
         """Share of all verdicts that are right, whatever group their images are in."""
-        right, asked = (sum(int(one.tally[at].sum()) for one in self.seen) for at in (1, 2))
-        return right / asked
+        right = sum(int(one.tally.hits.sum()) for one in self.seen)
+        return right / sum(int(one.tally.sizes.sum()) for one in self.seen)
 
     @property
     def error(self) -> float:
@@ -90,8 +90,9 @@ class CorruptedClasses(RatedGroups):
     def _images(self) -> Whole:
         """Images of each class: the fewest of any severity that was asked about some."""
         sizes = np.array([one.by(self.grouping).tally.sizes for one in self.seen])
-        fewest: Whole = np.where(sizes > 0, sizes, sizes.max(initial=0) + 1).min(axis=0)
-        return np.minimum(fewest, sizes.max(axis=0))
+        some = np.where(sizes > 0, sizes, sizes.max(initial=0)).min(axis=0)
+        fewest: Whole = np.minimum(some, sizes.max(axis=0))  # 0 where no severity has any
+        return fewest
 
     @property
     def images_of(self) -> dict[str, int]:
