@@ -63,12 +63,12 @@ def asked(audit: AuditedSamples, names: Sequence[str]) -> Whole:
 def seen(name: str, audit: AuditedSamples, names: Sequence[str], shared: Whole) -> Seen:
     """Pool some conditions of a network."""
     grouping = audit.grouping("metaclass")
-    assert grouping.of == "label"
-    place = np.full(len(audit.class_names), -1)
-    place[grouping.member] = grouping.group
     rows = audit.conditions["clean"]
     labels = rows.label[np.searchsorted(rows.sample, shared)]
-    present, of = np.unique(place[labels], return_inverse=True)  # groups without any are left out
+    members = shared if grouping.of == "sample" else labels
+    place = dict(zip(grouping.member.tolist(), grouping.group.tolist(), strict=True))
+    mine = np.array([place[member] for member in members.tolist()])
+    present, of = np.unique(mine, return_inverse=True)  # groups without any are left out
     groups = tuple(grouping.names[k] for k in present)
     clean = under(audit, ["clean"], shared)[0]
     return Seen(name, clean, under(audit, names, shared).mean(0), of, groups)
