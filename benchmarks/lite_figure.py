@@ -53,7 +53,7 @@ def _legend(networks: Sequence[str]) -> list[str]:
         found += [_text(LEFT + 70 * number + 13, 18, name)]
     there = LEFT + 70 * len(networks) + 10
     found += [_dot(there, 14, INK, True), _text(there + 9, 18, "corrupted, with 95 % interval")]
-    return [*found, _dot(there + 195, 14, INK, False), _text(there + 204, 18, "clean")]
+    return [*found, _dot(there + 215, 14, INK, False), _text(there + 224, 18, "clean")]
 
 
 def drawn(title: str, networks: Sequence[str], rows: Sequence[Row]) -> str:

@@ -47,15 +47,25 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print(f"| {' | '.join(row)} |")
 
 
+def complete(audit: AuditedSamples, name: str) -> bool:
+    """Whether all severities were asked about as many photographs as the clean ones."""
+    counts = [
+        len(audit.conditions[key].sample) if key in audit.conditions else 0
+        for key in (f"corruption:{name}-{level}" for level in SEVERITIES)
+    ]
+    return min(counts) >= len(audit.conditions["clean"].sample)
+
+
 def all_severities(audit: AuditedSamples, attacked: AuditedSamples) -> None:
     """Lite0 under every corruption and severity, and under attack."""
-    names = [f"corruption:{name}-{level}" for name in C19 for level in SEVERITIES]
+    done = [name for name in C19 if complete(audit, name)]
+    names = [f"corruption:{name}-{level}" for name in done for level in SEVERITIES]
     shared = asked(audit, ["clean", *names])
-    right = under(audit, names, shared).mean(1).reshape(len(C19), len(SEVERITIES))
-    print(f"\n## lite0, 19 corruptions at 5 severities, {len(shared)} photographs")
+    right = under(audit, names, shared).mean(1).reshape(len(done), len(SEVERITIES))
+    print(f"\n## lite0, {len(done)} corruptions at 5 severities, {len(shared)} photographs")
     rows = [
         [name, *(f"{100 * rate:.1f}" for rate in (*line, line.mean()))]
-        for name, line in zip(C19, right, strict=True)
+        for name, line in zip(done, right, strict=True)
     ]
     rows.append(["all", *(f"{100 * rate:.1f}" for rate in (*right.mean(0), right.mean()))])
     table(["corruption", *map(str, SEVERITIES), "mean"], rows)
