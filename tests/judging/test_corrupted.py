@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from classwise.judging.corrupted import (
     shown_apart,
 )
 from classwise.judging.metrics import ClassReport, ConditionReport
+from classwise.judging.rates import Tally
 from classwise.report.classes import json_text
 from classwise.report.corruptions import apart, csv_corruptions
 from classwise.report.tables import latex_table, markdown_table
@@ -172,6 +174,94 @@ def test_sets_from_files_stand_beside_ours():
     found = corruption_report(ClassReport([*report.values(), read]))
     assert list(found.corruptions) == ["fog", "fog (files=C)"]
     assert found.corruptions["fog (files=C)"].severities == (3,)
+
+
+def in_groups(report, told, labels, of):
+    """The same report with a group for each image; `of` has None for an image in none."""
+    names = tuple(sorted({name for name in of if name}))
+    found = []
+    for one in report.values():
+        name, _, severity = one.condition.removeprefix("corruption:").rpartition("-")
+        right = told[name or one.condition, int(severity) if name else 0] == labels
+        hits, sizes = (
+            np.array(
+                [sum(g == group and ok for g, ok in zip(of, good, strict=True)) for group in names]
+            )
+            for good in (right, np.ones(len(labels), bool))
+        )
+        tally = Tally(names, hits, sizes, False, sum(name is None for name in of))
+        found.append(replace(one, groups={"camera": tally}))
+    return ClassReport(found)
+
+
+CAMERAS = [["front", "rear", "rear", None][k % 4] for k in range(12)] + ["front"] * 28
+
+
+class TestGroups:
+    @pytest.fixture
+    def report(self):
+        report, told, labels = made_up(["fog", "snow"])
+        return in_groups(report, told, labels, CAMERAS), told, labels
+
+    def test_severities_are_pooled_by_plain_loops(self, report):
+        report, told, labels = report
+        found = corruption_report(report)
+        assert found.groupings == ["camera"]
+        every = {"front": [], "rear": []}
+        for name, one in found.corruptions.items():
+            pooled = {"front": [], "rear": []}
+            for severity in range(1, 6):
+                for group, said, label in zip(CAMERAS, told[name, severity], labels, strict=True):
+                    if group:
+                        pooled[group].append(said == label)
+                        every[group].append(said == label)
+            by_hand = {group: sum(right) / len(right) for group, right in pooled.items()}
+            assert one.by("camera").by_group == pytest.approx(by_hand)
+            assert one.overall == one.by("camera").overall  # images in no group count, too
+        whole = found.together.by("camera")
+        assert whole.by_group == pytest.approx({g: sum(r) / len(r) for g, r in every.items()})
+        assert whole.images_of == {"front": 31, "rear": 6}
+        n, rate, z = 6, whole.by_group["rear"], 1.959964
+        half = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        low, high = whole.intervals["rear"]
+        assert high - low == pytest.approx(2 * half, abs=1e-6)
+
+    def test_tables_have_every_group(self, report):
+        audit = AuditedWeights("run", "at", "last", "test", report[0])
+        (table,) = apart([audit])[1]
+        (groups,) = table.groups
+        found = corruption_report(report[0])
+        average = found.together.by("camera").by_group
+        assert [row[0] for row in groups.rows] == sorted(average, key=average.get)
+        for row, worst in zip(groups.rows, groups.worst, strict=True):
+            rates = [one.by("camera").by_group[row[0]] for one in found.corruptions.values()]
+            assert list(row[3:]) == [f"{100 * rate:.1f}" for rate in rates]
+            assert row[2].startswith(f"{100 * average[row[0]]:.1f} (")
+            assert worst.startswith(f"{100 * min(rates):.1f} (")
+        for text in (markdown_table([audit]), latex_table([audit])):
+            assert text.count("corruptions, by camera") == 1
+        said = json.loads(json_text([audit]))["audits"][0]["corruptions"]
+        fog = found.corruptions["fog"].by("camera").by_group
+        assert said["corruptions"][0]["groups"] == {"camera": pytest.approx(fog)}
+
+
+def test_severities_that_saw_other_numbers_of_images():
+    """One severity on 40 images of 40 classes, four on 8 of them."""
+    labels = np.arange(40)
+    whole = condition("corruption:fog-3", labels, labels, 40, "corruption:fog", 3.0)
+    few = [
+        condition(f"corruption:fog-{s}", labels[:8], labels[:8], 40, "corruption:fog", float(s))
+        for s in (1, 2, 4, 5)
+    ]
+    found = corruption_report(ClassReport([whole, *few]))
+    one = found.corruptions["fog"]
+    assert one.images == (8, 40)
+    assert set(one.images_of.values()) == {1}
+    assert one.worst_interval[1] == 1.0
+    assert one.intervals["c39"] == one.intervals["c0"] != (0.0, 1.0)
+    audit = AuditedWeights("run", "at", "last", "test", ClassReport([whole, *few]))
+    (table,) = apart([audit])[1]
+    assert "Not all saw the same images (8 to 40)" in " ".join(table.words)
 
 
 class TestFormats:

@@ -140,7 +140,8 @@ for (let name = 0; name < data.groupings.length; name++) {
     byId("groups-side").listeners.change.forEach((act) => act());
     seen.push({
       name: data.groupings[name].name, side, note: byId("groups-note").textContent,
-      bars: drawn["groups-plot"].traces[0].y, ticks: drawn["groups-plot"].layout.xaxis.ticktext,
+      bars: drawn["groups-plot"].traces[0].y, rings: drawn["groups-plot"].traces[1].y,
+      hidden: byId("groups-clean").hidden, ticks: drawn["groups-plot"].layout.xaxis.ticktext,
       lines: byId("groups-body").children.map(words),
     });
   }
@@ -174,6 +175,12 @@ def test_the_scripts_draw_the_groups_lowest_first(tmp_path):
         assert seen["bars"] == pytest.approx([100 * found.by_group[name] for name in order])
         assert sorted(line[0] for line in seen["lines"]) == sorted(order)
         assert seen["lines"][0][2] == f"{100 * found.worst:.1f}"
+        assert seen["hidden"] == (condition == "clean")
+        clean = runs[0].audits[0].report.by("camera")["clean"].by_group
+        rings = [clean[name] for name in order] if condition != "clean" else []
+        assert seen["rings"] == pytest.approx([100 * rate for rate in rings])
+        beside = [[f"{100 * rate:.1f}"] for rate in rings] or [[] for _ in order]
+        assert [line[4:] for line in seen["lines"]] == beside
         assert f"worst group {found.worst_group}" in seen["note"]
         assert "1 image is in no group" in seen["note"]
         assert not [tick for tick in seen["ticks"] if "<" in tick]

@@ -126,6 +126,13 @@ def test_a_terminal_of_80_columns_loses_no_number(tmp_path):
     assert "Too few samples for a worst-class claim" in " ".join(lines.split())
 
 
+def test_conditions_on_other_numbers_of_samples_say_so():
+    words = " ".join(markdown_table([audited(attacks=("pgd-20", "fgsm"))]).split())
+    assert "Split test: 28 samples, 4 to 12 per class (clean; pgd-20, fgsm: 22)." in words
+    alike = AuditedWeights("r", "at", "last", "test", ClassReport([condition("clean", MATRIX)]))
+    assert "Split test: 22 samples, 2 to 10 per class." in markdown_table([alike])
+
+
 def test_classes_without_samples_are_said_to_have_none(tmp_path):
     (run,) = load_runs([synthetic_run(tmp_path / "r", 10, empty=(7,))])
     assert "no samples: class 7" in markdown_table(run.audits)

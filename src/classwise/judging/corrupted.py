@@ -9,7 +9,7 @@ documentation gives 56.522 % right on clean images.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,9 @@ import numpy as np
 
 from classwise.attacks.corruption import PREFIX
 from classwise.corruptions.severities import C15, SEVERITIES
+from classwise.judging.groups import CLASS
 from classwise.judging.metrics import ClassReport, ConditionReport
-from classwise.judging.rates import Intervals, RatedGroups, Tally
+from classwise.judging.rates import Intervals, RatedGroups, Tally, Whole
 from classwise.statistics.intervals import wilson, worst_interval
 
 ALEXNET = dict(
@@ -41,21 +42,33 @@ class CorruptedClasses(RatedGroups):
     """One corruption: right answers of each class over all severities that were audited.
 
     Severities are pooled before anything is said of a class, so that its rate is the mean over
-    severities. Intervals are those of as many verdicts as there are images: an image at five
-    severities is not five images, and one verdict for each is the most that it can be less.
+    severities, where all saw the same images. Groups of another `grouping` are pooled alike.
+    Intervals are those of as many verdicts as there are images: an image at five severities is not
+    five images, and one verdict for each is the most that it can be less.
     """
 
     name: str
     severities: tuple[int, ...]
     seen: tuple[ConditionReport, ...]  # one for each severity
+    grouping: str = CLASS
 
     @cached_property
     def tally(self) -> Tally:
         """Right answers and verdicts of each class, all severities together."""
-        tallies = [one.tally for one in self.seen]
+        tallies = [one.by(self.grouping).tally for one in self.seen]
         hits = np.sum([one.hits for one in tallies], axis=0)
         sizes = np.sum([one.sizes for one in tallies], axis=0)
-        return Tally(self.seen[0].class_names, hits, sizes)
+        return tallies[0]._replace(hits=hits, sizes=sizes)
+
+    def by(self, grouping: str) -> CorruptedClasses:
+        """The same verdicts in other groups, such as `camera`."""
+        return replace(self, grouping=grouping)
+
+    @property
+    def images(self) -> tuple[int, int]:
+        """The fewest and the most images that some severity was asked about."""
+        counts = [int(one.tally.sizes.sum()) for one in self.seen]
+        return min(counts), max(counts)
 
     @property
     def confidence(self) -> float:
@@ -64,27 +77,44 @@ class CorruptedClasses(RatedGroups):
 
     @property
     def overall(self) -> float:
-        """Share of all verdicts that are right."""
-        return float(self.tally.hits.sum() / self.tally.sizes.sum())
+        """Share of all verdicts that are right, whatever group their images are in."""
+        right = sum(int(one.tally.hits.sum()) for one in self.seen)
+        return right / sum(int(one.tally.sizes.sum()) for one in self.seen)
 
     @property
     def error(self) -> float:
         """Mean over severities of the share that is wrong."""
         return float(np.mean([1 - one.overall for one in self.seen]))
 
+    @cached_property
+    def _images(self) -> Whole:
+        """Images of each class: the fewest of any severity that was asked about some."""
+        sizes = np.array([one.by(self.grouping).tally.sizes for one in self.seen])
+        some = np.where(sizes > 0, sizes, sizes.max(initial=0)).min(axis=0)
+        fewest: Whole = np.minimum(some, sizes.max(axis=0))  # 0 where no severity has any
+        return fewest
+
+    @property
+    def images_of(self) -> dict[str, int]:
+        """Images of each class."""
+        return dict(zip(self.tally.names, self._images.tolist(), strict=True))
+
     @property
     def intervals(self) -> Intervals:
         """Wilson interval of each class, for as many verdicts as images."""
-        many = len(self.seen)
-        return self._named(wilson(self.tally.hits / many, self.tally.sizes / many, self.confidence))
+        hits = np.nan_to_num(self.rates) * self._images
+        return self._named(wilson(hits, self._images, self.confidence))
 
     @property
     def worst_interval(self) -> tuple[float, float]:
         """Interval for the truly worst class, for as many verdicts as images."""
-        many, sizes = len(self.seen), self.tally.sizes // len(self.seen)
-        low = worst_interval(self.tally.hits // many, sizes, self.confidence)[0]
-        high = worst_interval(-(-self.tally.hits // many), sizes, self.confidence)[1]
-        return float(low), float(high)
+        _, hits, sizes, overlapping, _ = self.tally
+        times, verdicts = hits * self._images, np.maximum(sizes, 1)
+        low, high = (
+            worst_interval(some, self._images, self.confidence, overlapping=overlapping)
+            for some in (times // verdicts, -(-times // verdicts))
+        )
+        return float(low[0]), float(high[1])
 
 
 @dataclass(frozen=True)
@@ -98,6 +128,18 @@ class CorruptionReport:
     def error(self) -> float:
         """Mean over corruptions of the mean error over severities, divided by nothing."""
         return float(np.mean([one.error for one in self.corruptions.values()]))
+
+    @property
+    def groupings(self) -> list[str]:
+        """Groupings of the user's own, which every severity of every corruption has."""
+        every = self.together.seen
+        return [name for name in every[0].groups if all(name in one.groups for one in every)]
+
+    @property
+    def together(self) -> CorruptedClasses:
+        """All corruptions pooled as severities of one are: an image is still one image."""
+        every = [one for several in self.corruptions.values() for one in several.seen]
+        return CorruptedClasses("all", (), tuple(every))
 
     @property
     def official(self) -> bool:
@@ -159,6 +201,7 @@ class CorruptionReport:
                     "spread": one.spread,
                     "gap": one.gap,
                     "classes": one.by_group,
+                    "groups": {name: one.by(name).by_group for name in self.groupings},
                 }
                 for name, one in self.corruptions.items()
             ],

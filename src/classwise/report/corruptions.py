@@ -20,10 +20,24 @@ from classwise.report.escaping import csv_cell, latex_text, markdown_text
 from classwise.spelling import one_line
 
 HEADS = ("corruption", "average", "worst class", "best class", "std", "gap", "error")
+GROUPS = ("n", "average")  # heads between a group's name and the corruptions
+GROUPS_SAID = (
+    "Average over all corruptions and severities, the worst group first; its 95 % Wilson interval "
+    "is that of one verdict per image."
+)
 COLUMNS = (
     *("run", "recipe", "weights", "split", "corruption", "severities", "class"),
     *("n", "hits", "accuracy", "low", "high", "worst", "error"),
 )
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """The groups of one grouping under all corruptions, as words; the worst on average first."""
+
+    grouping: str
+    rows: tuple[tuple[str, ...], ...]  # name, images, average, then each corruption
+    worst: tuple[str, ...]  # of each group, the corruption that it stands least
 
 
 @dataclass(frozen=True)
@@ -34,6 +48,7 @@ class CorruptionTable:
     rows: tuple[tuple[str, ...], ...]  # under HEADS
     classes: tuple[tuple[str, ...], ...]  # name and accuracy under each corruption
     names: tuple[str, ...]  # of the corruptions
+    groups: tuple[GroupTable, ...]  # for each grouping of the user's own
     words: tuple[str, ...]
 
 
@@ -59,8 +74,27 @@ def _table(many: CorruptionReport, title: str) -> CorruptionTable:
         tuple(_row(name, one) for name, one in several.items()),
         tuple((one_line(k), *(_percent(each[k]) for each in rates)) for k in names),
         tuple(several),
+        tuple(_groups(many, grouping) for grouping in many.groupings),
         tuple(_words(many)),
     )
+
+
+def _groups(many: CorruptionReport, grouping: str) -> GroupTable:
+    whole = many.together.by(grouping)
+    each = [one.by(grouping).by_group for one in many.corruptions.values()]
+    spans, found = whole.intervals, whole.by_group
+    order = sorted(found, key=lambda name: (found[name] is None, found[name]))
+    rows, worst = [], []
+    for name in order:
+        rates = [rate[name] for rate in each]
+        span = spans[name]
+        beside = "" if span is None else f" ({100 * span[0]:.1f}–{100 * span[1]:.1f})"
+        average = f"{_percent(found[name])}{beside}"
+        rows.append((one_line(name), str(whole.images_of[name]), average, *map(_percent, rates)))
+        known = [(rate, said) for rate, said in zip(rates, many.corruptions, strict=True) if span]
+        least = min((one for one in known if one[0] is not None), default=None)
+        worst.append("" if least is None else f"{_percent(least[0])} ({least[1]})")
+    return GroupTable(grouping, tuple(rows), tuple(worst))
 
 
 def _row(name: str, one: CorruptedClasses) -> tuple[str, ...]:
@@ -86,6 +120,13 @@ def _words(many: CorruptionReport) -> list[str]:
         "of the truly worst class, for as many verdicts as there are images.",
         f"Mean error {_percent(many.error)} ({each}, divided by nothing).",
     ]
+    fewest, most = many.together.images
+    if many.groupings:
+        found.append(f"By groups: {GROUPS_SAID[0].lower()}{GROUPS_SAID[1:]}")
+    if fewest < most:
+        found.append(
+            f"Not all saw the same images ({fewest} to {most}); verdicts are pooled as they are."
+        )
     if many.mce is None:
         return [*found, f"{many.missing[0].upper()}{many.missing[1:]}."]
     rise = many.relative_mce
@@ -98,26 +139,36 @@ def _percent(rate: float | None) -> str:
 
 
 def rich_corruptions(found: CorruptionTable) -> Group:
-    """The table for the terminal."""
+    """The tables for the terminal: corruptions, then groups, if there are any."""
+    parts: list[Text | Table | str] = ["", _rich(found.title, HEADS, found.rows)]
+    parts.append(Text(" ".join(found.words)))
+    for one in found.groups:
+        heads = (one.grouping, "n", "average", "worst corruption")
+        rows = [(*row[:3], worst) for row, worst in zip(one.rows, one.worst, strict=True)]
+        parts += ["", _rich(f"{found.title}, by {one.grouping}", heads, rows), Text(GROUPS_SAID)]
+    return Group(*parts)
+
+
+def _rich(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(
         box=SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         show_edge=False,
-        title=Text(found.title),
+        title=Text(title),
         title_justify="left",
     )
-    for head in HEADS:
-        table.add_column(head, justify="left" if head == HEADS[0] else "right", overflow="fold")
-    for row in found.rows:
+    for number, head in enumerate(heads):
+        table.add_column(Text(head), justify="right" if number else "left", overflow="fold")
+    for row in rows:
         table.add_row(*map(Text, row))
-    return Group("", table, Text(" ".join(found.words)))
+    return table
 
 
 def markdown_corruptions(tables: Sequence[CorruptionTable]) -> str:
-    """The tables in Markdown: corruptions, then every class under each."""
+    """The tables in Markdown: corruptions, then every group and every class under each."""
     lines: list[str] = []
     for found in tables:
-        for title, heads, rows in _two(found):
+        for title, heads, rows in _each(found):
             lines += [f"### {markdown_text(title)}", "", _line(heads)]
             lines.append("| --- |" + " ---: |" * (len(heads) - 1))
             lines += [*map(_line, rows), ""]
@@ -129,7 +180,7 @@ def latex_corruptions(tables: Sequence[CorruptionTable]) -> str:
     """The tables in LaTeX (booktabs and longtable)."""
     lines: list[str] = []
     for found in tables:
-        for title, heads, rows in _two(found):
+        for title, heads, rows in _each(found):
             lines += [
                 rf"\begin{{longtable}}{{l{'r' * (len(heads) - 1)}}}",
                 rf"\caption{{{latex_text(f'{title}. ' + ' '.join(found.words))}}}\\",
@@ -164,12 +215,16 @@ def csv_corruptions(audits: Sequence[AuditedWeights]) -> str:
     return stream.getvalue() if count else ""
 
 
-def _two(
+def _each(
     found: CorruptionTable,
 ) -> list[tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]]:
-    """Title, heads and rows of both tables."""
+    """Title, heads and rows of all tables."""
     return [
         (found.title, HEADS, found.rows),
+        *(
+            (f"{found.title}, by {one.grouping}", (one.grouping, *GROUPS, *found.names), one.rows)
+            for one in found.groups
+        ),
         (f"{found.title}, every class", ("class", *found.names), found.classes),
     ]
 

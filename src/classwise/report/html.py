@@ -17,6 +17,7 @@ from classwise.judging.universal import Agreement
 from classwise.report.agreement import page_agreement
 from classwise.report.brackets import HEADS, page_brackets
 from classwise.report.classes import judged_again
+from classwise.report.corruptions import GROUPS as CORRUPTION_GROUPS
 from classwise.report.corruptions import HEADS as CORRUPTION_HEADS
 from classwise.report.corruptions import apart as set_apart
 from classwise.report.payload import page_data, superclass_names
@@ -98,6 +99,7 @@ def _render(
         corrupted=corrupted,
         again=_again(audits),
         corruption_heads=CORRUPTION_HEADS,
+        corruption_groups=CORRUPTION_GROUPS,
     )
     return page
 

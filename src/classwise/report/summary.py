@@ -225,11 +225,22 @@ def worst_class_warning(rows: Sequence[SummaryRow]) -> str:
 
 
 def sample_note(audit: AuditedWeights) -> str:
-    """Tell the split and how many samples there are, in all and per class."""
-    sizes = next(iter(audit.report.values())).counts.sizes
-    low, high = int(sizes.min()), int(sizes.max())
+    """Tell the split and how many samples there are, in all and per class.
+
+    Conditions that saw another number than the first say so: their averages are of other images.
+    """
+    first = next(iter(audit.report.values()))
+    sizes = first.counts.sizes
+    low, high, whole = int(sizes.min()), int(sizes.max()), int(sizes.sum())
     each = f"{low}" if low == high else f"{low} to {high}"
-    return f"Split {audit.split}: {int(sizes.sum())} samples, {each} per class."
+    others: dict[int, list[str]] = {}
+    for one in audit.report.values():
+        count = int(one.counts.sizes.sum())
+        if count != whole and not one.unfinished:
+            others.setdefault(count, []).append(one.condition)
+    unlike = [f"{few_names(names)}: {count}" for count, names in others.items()]
+    beside = f" ({first.condition}; {'; '.join(unlike)})" if unlike else ""
+    return f"Split {audit.split}: {whole} samples, {each} per class{beside}."
 
 
 def mix_note(audit: AuditedWeights) -> str:

@@ -112,7 +112,7 @@ function drawBars() {
     `truly worst class lies between ${percent(least)} and ${percent(most)} % (95 %, all classes ` +
     `considered). With all classes equal at ${percent(side.overall)} %, the worst would show ` +
     `about ${percent(equal)} % (90 % of the time ${percent(from)} to ${percent(to)} %).` +
-    (empty.length ? " No samples: " + empty.join(", ") + "." : "");
+    (empty.length ? ` No samples: ${fewNames(empty)}.` : "");
   const average = 100 * side.overall;
   const level = (y, dash) => ({type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y,
     line: {dash, width: 1.2, color: colours.ink}});

@@ -8,6 +8,9 @@ const percent = (rate) => (rate === null ? "no samples" : (100 * rate).toFixed(1
 // Plotly reads a little HTML in its labels: a class called <b> must stay text there too.
 const plain = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+// The first ten, and how many more: of a thousand classes most may have no samples.
+const fewNames = (names) => names.slice(0, 10).join(", ") +
+  (names.length > 10 ? ` and ${names.length - 10} more` : "");
 const brief = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
 const PALETTE = ["#3b6ea5", "#c8641f", "#4c9a6a", "#8e5ea2", "#b0413e", "#6b8e23", "#2a9d9d",
