@@ -11,6 +11,7 @@ from classwise.recipe_text import load_recipe
     [
         ('compose = "trades"\n[trades]\nbetA = 6\n', "did you mean 'beta'"),
         ('compose = "trade"\n', "did you mean 'trades'"),
+        ('compose = "trades / ccm"\n', "write a name"),
     ],
 )
 def test_the_file_is_named(tmp_path, text, words):

@@ -84,6 +84,9 @@ def main() -> int:
     work = _work(chosen, args.times, args.at, args.workers)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as home:
+        # neither what this machine's user has fetched nor his cache is touched
+        os.environ["XDG_CACHE_HOME"] = str(Path(home, "cache"))
+        os.environ.pop("CLASSWISE_DATA", None)
         found = engine.run(work, seed, Path(home).resolve(), args.workers, tell)
     failed = _say_failures(found, seed)
     seconds = time.monotonic() - began

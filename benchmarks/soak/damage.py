@@ -88,6 +88,7 @@ class Kind:
     read: Callable[[], Any]
     same: Callable[[Any, Any], bool] = lambda one, other: one == other
     siblings: tuple[Path, ...] = ()  # whose content may have come here instead
+    called: str = ""  # what a refusal must name; the file, unless this is said
 
 
 def attempts_on(kind: Kind) -> Attempt:
@@ -99,7 +100,7 @@ def attempts_on(kind: Kind) -> Attempt:
         swapped = others and rng.random() < 0.1
         content = rng.choice(others) if swapped else damaged(rng, good)
         try:
-            said = refusal(kind.path, content, kind.read, kind.same, before)
+            said = refusal(kind.path, content, kind.read, kind.same, before, kind.called)
         finally:
             kind.path.write_bytes(good)
         return said and f"classwise: {said}"
@@ -108,9 +109,8 @@ def attempts_on(kind: Kind) -> Attempt:
 
 
 def _run(place: Path) -> Run:
-    return quick_train(
-        "at(steps=1)+ccm+ema", place / "run", few_digits(), epochs=EPOCHS, watch="train:clean"
-    )
+    looks = {"watch": "train:clean", "watch_every": 1}
+    return quick_train("at(steps=1)+ccm+ema", place / "run", few_digits(), epochs=EPOCHS, **looks)
 
 
 def _state(place: Path, name: str) -> Kind:

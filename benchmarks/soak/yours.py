@@ -23,7 +23,12 @@ Seen = tuple[list[str], list[bytes]]  # hashes by which data are known, and what
 
 def _seen(source: DataSource) -> Seen:
     parts = (source.train, source.test)
-    content = [part.images.numpy().tobytes() + part.labels.numpy().tobytes() for part in parts]
+    content = [
+        part.images.numpy().tobytes()
+        + part.labels.numpy().tobytes()
+        + repr(part.class_names).encode()
+        for part in parts
+    ]
     return [part.content_hash for part in parts], content
 
 
@@ -32,9 +37,10 @@ def _told_apart(one: Seen, other: Seen) -> bool:
     return (one[0] == other[0]) == (one[1] == other[1])
 
 
-def _data(place: Path, name: str, spec: str) -> Kind:
+def _data(place: Path, name: str, spec: str, called: str = "") -> Kind:
     _, path, _ = MORE[name](place) if name in MORE else set_out(name, place)
-    return Kind(path, lambda: _seen(open_data(spec.format(file=path, folder=place))), _told_apart)
+    read = lambda: _seen(open_data(spec.format(file=path, folder=place)))  # noqa: E731
+    return Kind(path, read, _told_apart, called=called)
 
 
 def _text(place: Path, name: str, meaning: Callable[[Path], Any]) -> Kind:
@@ -46,7 +52,7 @@ def _text(place: Path, name: str, meaning: Callable[[Path], Any]) -> Kind:
 KINDS: dict[str, Callable[[Path], Kind]] = {
     "`npz:` data": lambda place: _data(place, "npz", "npz:{file}"),
     "`npy:` data": lambda place: _data(place, "npy", "npy:{folder}"),
-    "`npy:` labels": lambda place: _data(place, "npy labels", "npy:{folder}"),
+    "`npy:` labels": lambda place: _data(place, "npy labels", "npy:{folder}", "labels"),
     "a picture of a `folder:`": lambda place: _data(place, "folder of pictures", "folder:{folder}"),
     "a contract": lambda place: _text(place, "contract", lambda path: load_contract(path).rules()),
     "a recipe": lambda place: _text(place, "recipe", lambda path: load_recipe(path).name),

@@ -127,7 +127,6 @@ def read_recipe(
     `settings` win over the file. `imports` are the modules that it may have imported.
     """
     content, text = _table_of(path)
-    _check_used(imports, text, path)
     chosen: dict[str, Any] = {}
     for name, table in content.items():
         if not isinstance(table, dict):
@@ -135,12 +134,12 @@ def read_recipe(
         for option, value in table.items():
             word = isinstance(value, str)
             chosen[f"{name}.{option}"] = parse_value(value) if word else value
-    if settings:
-        return parse_recipe(text, chosen | dict(settings), imports)
     try:
-        return parse_recipe(text, chosen, imports)
+        found = parse_recipe(text, chosen, imports)
     except ClasswiseError as reason:  # all of it stands in the file
         raise ClasswiseError(f"{path}: {reason}") from None
+    _check_used(imports, text, path)
+    return parse_recipe(text, chosen | dict(settings), imports) if settings else found
 
 
 def _table_of(path: str | Path) -> tuple[dict[str, Any], str]:

@@ -31,6 +31,20 @@ def npz(tmp_path):
     return save
 
 
+class TestNames:
+    def test_a_slip_in_a_name_is_told_and_other_arrays_may_stand_there(self, npz, arrays):
+        names = np.array(["cat", "dog", "cow"])
+        with refused("data.npz holds cLass_names", "is it class_names?"):
+            open_data(npz(**arrays, cLass_names=names))
+        assert open_data(npz(**arrays, class_names=names, taken_at=np.arange(30)))
+
+    def test_whatever_is_wrong_with_an_array_is_told_with_the_file(self, npz, arrays):
+        with refused("data.npz: ", "classes"):
+            open_data(
+                npz(images=arrays["images"], labels=arrays["labels"] * 10**9, class_names=["a"])
+            )
+
+
 class TestNpz:
     def test_channels_last_first_and_grey_are_the_same_images(self, npz, arrays):
         last = open_data(npz(**arrays))

@@ -62,6 +62,13 @@ def _from_arrays(
         given = [np.ravel(value) for name, value in arrays.items() if name.endswith("labels")]
         if given and all(one.dtype.kind in "iu" for one in given):
             check_numbering(torch.from_numpy(np.concatenate(given).astype(np.int64)), path)
+    try:
+        return _source(label, arrays, extra)
+    except ClasswiseError as reason:
+        raise ClasswiseError(f"{path}: {reason}") from None
+
+
+def _source(label: str, arrays: Mapping[str, Any], extra: dict[str, Any]) -> DataSource:
     if set(PARTS) <= set(arrays):
         sets = [
             dataset_from_arrays(arrays[f"{part}_images"], arrays[f"{part}_labels"], **extra)

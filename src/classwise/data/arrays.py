@@ -6,6 +6,7 @@ import math
 import stat
 import zipfile
 from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
@@ -159,6 +160,14 @@ def _check_names(names: Collection[str], path: Path) -> None:
             "labels, or train_images, train_labels, test_images and test_labels, or x_train, "
             "y_train, x_test and y_test"
         )
+    known = {*WHOLE, *PARTS, *OPTIONAL, *KERAS}
+    for stray in sorted(set(names) - known):  # others may stand there; one with a slip may not
+        meant = get_close_matches(stray.lower(), sorted(known), 1, 0.85)
+        if meant and meant[0] not in names:
+            raise ClasswiseError(
+                f"{path} holds {cut(stray)}, which nobody reads; is it {meant[0]}? Rename it, or "
+                "leave it out"
+            )
     if KERAS_TEST in fitting and len(fitting) > 1:
         raise ClasswiseError(f"{path} holds x_test beside {fitting[0][0]}; keep one of the two")  # type: ignore[index]
 
