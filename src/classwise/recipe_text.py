@@ -134,11 +134,12 @@ def read_recipe(
         for option, value in table.items():
             word = isinstance(value, str)
             chosen[f"{name}.{option}"] = parse_value(value) if word else value
+    if imports:  # before what it names is looked for
+        _check_used(imports, text, path)
     try:
         found = parse_recipe(text, chosen, imports)
     except ClasswiseError as reason:  # all of it stands in the file
         raise ClasswiseError(f"{path}: {reason}") from None
-    _check_used(imports, text, path)
     return parse_recipe(text, chosen | dict(settings), imports) if settings else found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -70,7 +71,9 @@ def test_killed_with_two_workers_and_gone_on_with(tmp_path):
     began = len(list((out / "runs").iterdir()))
     found = tune(*words, "--trials", str(began))
     assert found.exit_code == 0, found.output
-    assert f"{began} trials: " in found.output
+    told = re.search(r"(\d+) trials: ", found.output)  # one may have begun without a folder
+    assert told is not None, found.output
+    assert began <= int(told[1]) <= began + 2
     assert "failed" not in found.output
     assert "broken off" not in found.output
     assert done.items() <= finished_runs(out).items()  # none was trained again

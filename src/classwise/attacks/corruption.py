@@ -11,7 +11,7 @@ from torch import Tensor
 
 from classwise.attacks.condition import Traits
 from classwise.content import tensor_bytes
-from classwise.corruptions.corrupting import VERSION, check_images, corrupt
+from classwise.corruptions.corrupting import VERSIONS, check_images, corrupt
 from classwise.corruptions.files import PublishedSet
 from classwise.corruptions.severities import (
     C19,
@@ -53,7 +53,8 @@ class Corruption:
     @cached_property
     def identity(self) -> str:
         """Changes with the version of the corruptions and with a texture."""
-        digest = hashlib.blake2b(f"{self.name} {VERSION}".encode(), digest_size=8)
+        version = VERSIONS.get(self.corruption, 1)
+        digest = hashlib.blake2b(f"{self.name} {version}".encode(), digest_size=8)
         for texture in self.textures or ():
             for piece in tensor_bytes(texture):
                 digest.update(piece)

@@ -233,19 +233,19 @@ def _list_studies() -> None:
     from classwise.studies.scale import scale_named
     from classwise.studies.study import SCALES, load_study, study_names
 
-    title = "Runs, and what they take on two cores by a rough count"
-    heads = ("study", "paper", "table or figure", "shows", *SCALES)
-    listing = Table(*heads, title=title, title_justify="left")
+    out.print("Runs of each study, and what they take on two cores, roughly", soft_wrap=True)
     for name in study_names():
         one = load_study(name)
-        cells = []
+        where = ", ".join(word for word in (one.paper, one.source) if word)
+        costs = []
         for scale in SCALES:
             many = count_runs(one, scale)
-            cells.append(f"{many}, {spell_seconds(many * scale_named(scale).seconds)}")
-        listing.add_row(name, one.paper, one.source, one.shows or one.title, *cells)
+            costs.append(f"{scale} {many}, {spell_seconds(many * scale_named(scale).seconds)}")
+        words = f"\n{name} ({where})\n  {one.shows or one.title}\n  {'; '.join(costs)}"
+        out.print(words, soft_wrap=True, highlight=False, markup=False)
     for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
-        listing.add_row(name, "", "", f"embedded digits, {shows}", *[""] * len(SCALES))
-    out.print(listing)
+        words = f"\n{name}\n  embedded digits, {shows}"
+        out.print(words, soft_wrap=True, highlight=False)
 
 
 def _digits(

@@ -19,7 +19,8 @@ from classwise.corruptions.severities import (
 )
 from classwise.errors import ClasswiseError
 
-VERSION = 1  # raised whenever a corruption makes other images of the same ones
+# Raised whenever a corruption makes other images of the same ones; the others are at 1.
+VERSIONS = {"frost": 2}
 _AT_A_TIME = 1 << 19  # values of a piece, which then stays in the processor's cache
 _BY_ROWS = {"spatter": 8}  # times as many where every row of a piece is a step
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {

@@ -16,6 +16,15 @@ from classwise.errors import ClasswiseError
 
 GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue are
 _TEXTURE = 512  # side of the procedural frost
+_ROUGH = 1.1  # decay of its heights: neighbours differ by about 0.4 deviations, as in photographs
+# Mean and deviation of the shade, and the tint, of each pane: four pale ones and a dark blue one.
+_PANES = (
+    (0.51, 0.072, (0.60, 1.13, 1.27)),
+    (0.80, 0.086, (0.97, 1.0, 1.03)),
+    (0.80, 0.086, (0.97, 1.0, 1.03)),
+    (0.59, 0.112, (0.91, 1.0, 1.09)),
+    (0.48, 0.170, (0.91, 1.0, 1.09)),
+)
 _SCALES = {SMALL: 0.2, MIDDLE: 0.3, LARGE: 1.0}  # of a frost texture, as the scripts shrink theirs
 
 
@@ -126,20 +135,17 @@ def _large_enough(texture: Tensor, height: int, width: int) -> Tensor:
 def frozen(nominal: int) -> tuple[Tensor, ...]:
     """Procedural frost: bright ridges of fractal noise, as coarse as the size of images wants.
 
-    Means and deviations are about those of the photographs that ImageNet-C takes (125 to 165 and
-    30 of 255); the pictures themselves are none of ours to pass on.
+    Means, deviations and neighbouring pixels are about as far apart as in the five photographs that
+    ImageNet-C draws from; the pictures themselves are none of ours to pass on.
     """
-    chance = Chance(0, "frost texture", torch.arange(4))
-    first, second = (
-        plasma(_TEXTURE, decay, Chance(0, f"frost texture {decay}", chance.index))
-        for decay in (1.6, 2.2)
-    )
-    ridges = (1 - (2 * first - 1).abs()) * 0.7 + 0.3 * second
+    heights = plasma(_TEXTURE, _ROUGH, Chance(0, "frost texture", torch.arange(len(_PANES))))
+    ridges = 1 - (2 * heights - 1).abs()
     middle = ridges.mean((1, 2), keepdim=True)
     spread = ridges.std((1, 2), keepdim=True)
-    shade = (0.55 + 0.13 * (ridges - middle) / spread)[:, None]
-    tint = torch.tensor([0.91, 1.0, 1.06]).view(3, 1, 1)  # ice is a little blue
-    whole = (shade * tint).clamp(0, 1)
+    shades = torch.tensor([[mean, deviation] for mean, deviation, _ in _PANES]).view(-1, 2, 1, 1)
+    shade = (shades[:, 0] + shades[:, 1] * (ridges - middle) / spread)[:, None]
+    tints = torch.tensor([tint for _, _, tint in _PANES]).view(-1, 3, 1, 1)
+    whole = (shade * tints).clamp(0, 1)
     scale = _SCALES[nominal]
     if scale < 1:
         side = math.ceil(_TEXTURE * scale)
