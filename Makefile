@@ -42,8 +42,8 @@ test-docs: .venv/installed ## Run every code block of README and docs, at a smok
 test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is missing (exit 77: not to be had)
 	CLASSWISE_REAL=1 $(BIN)/python -m pytest tests/real
 
-test-studies: .venv/installed ## Run every study at its smallest scale and look at all tables and figures (three minutes)
-	CLASSWISE_STUDIES=1 $(BIN)/python -m pytest tests/studies/test_studies_smoke.py
+test-studies: .venv/installed ## Run every study at its smallest scale and look at all tables and figures, and one on Ray (four minutes)
+	CLASSWISE_STUDIES=1 $(BIN)/python -m pytest tests/studies/test_studies_smoke.py tests/studies/test_on_ray.py
 
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
 mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)

@@ -84,7 +84,9 @@ def test_a_killed_worker_costs_nothing(tmp_path):
     study.write_text(STUDY)
     killed = []
     killer = threading.Thread(target=kill_one, args=(tmp_path / "ray", killed))
+    printing = print
     on_ray = made_by(OnRay("", 2), study, tmp_path / "ray", killer)
+    assert print is printing
     assert killed, "nobody was killed"
     assert on_ray == made_by(Processes(2), study, tmp_path / "local")
 

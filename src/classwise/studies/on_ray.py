@@ -6,6 +6,7 @@ goes on from the run's last checkpoint.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -99,6 +100,7 @@ def _begun(ray: Any, address: str, workers: int) -> Iterator[None]:
     if ray.is_initialized():
         raise ClasswiseError("this process has begun a Ray of its own; end it with ray.shutdown()")
     quiet = {"logging_level": "error", "log_to_driver": False}
+    printing = builtins.print  # Ray puts its own in the place of it
     try:
         if address:
             ray.init(address=address, **quiet)
@@ -113,3 +115,4 @@ def _begun(ray: Any, address: str, workers: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+        builtins.print = printing
