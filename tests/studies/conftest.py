@@ -1,4 +1,4 @@
-"""What takes minutes, or changes its process as Ray does: `make test-studies` asks for it, and CI."""
+"""What takes minutes, or changes its process as Ray does: `make test-studies` asks for it."""
 
 import os
 
