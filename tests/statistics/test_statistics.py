@@ -136,7 +136,9 @@ def test_a_warning_counts_the_classes_that_are_too_small():
 def test_a_warning_looks_where_the_interval_is_wide():
     assert worst_class_warning([300] * 10, 0.95) is None
     assert worst_class_warning([300] * 10, 0.95, worst=0.6) is not None
-    assert worst_class_warning([2] * 10, 1.0) is not None  # all right, but of two
+    text = worst_class_warning([2] * 10, 1.0)  # all right, but of two
+    assert "each of 10 classes is known to lie between 5.1% and 100.0% (" in text
+    assert "is known to lie between 0.0% and 25.8% (" in worst_class_warning([20] * 10, 0.0)
 
 
 def test_over_seeds_is_the_sample_deviation():

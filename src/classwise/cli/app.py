@@ -87,6 +87,17 @@ Group = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+TrainedOn = Annotated[
+    str | None,
+    typer.Option("--data", help="Data set; see `classwise list data`. (default: digits)"),
+]
+Architecture = Annotated[
+    str | None,
+    typer.Option("--model", help="Model, or your own module:callable. (default: cnn)"),
+]
+Subset = Annotated[
+    int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
+]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait while another process writes into the folder.")
 ]

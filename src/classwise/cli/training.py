@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from classwise.cli.app import (
+    Architecture,
     Device,
     Group,
     Imports,
     Quiet,
     Sets,
     SkipBad,
+    Subset,
+    TrainedOn,
     Wait,
     app,
     divide_sets,
@@ -56,12 +59,8 @@ def train(
         str,
         typer.Argument(help="Such as trades+ccm+ema, at+mymodule:MyMethod, or a recipe.toml."),
     ],
-    data: Annotated[
-        str | None, typer.Option(help="Data set; see `classwise list data`. (default: digits)")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model, or your own module:callable. (default: cnn)")
-    ] = None,
+    data: TrainedOn = None,
+    model: Architecture = None,
     begin: Annotated[
         str | None,
         typer.Option(help="Weights to begin from: RUN, RUN@best, or a file. (default: random)"),
@@ -95,9 +94,7 @@ def train(
         str | None,
         typer.Option(help="Validation split: 0.02, first:100, last:300. (default: 0.02)"),
     ] = None,
-    subset: Annotated[
-        int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
-    ] = None,
+    subset: Subset = None,
     watch: Annotated[
         str | None,
         typer.Option(

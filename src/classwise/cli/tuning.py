@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from classwise.cli.app import (
+    Architecture,
     Device,
     Imports,
     Quiet,
     Sets,
+    Subset,
+    TrainedOn,
     Wait,
     app,
     divide_sets,
@@ -36,12 +39,8 @@ def tune(
             "(default: ranges for the recipe's methods, and lr)"
         ),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Data set; see `classwise list data`. (default: digits)")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model, or your own module:callable. (default: cnn)")
-    ] = None,
+    data: TrainedOn = None,
+    model: Architecture = None,
     preset: Annotated[
         str | None,
         typer.Option(help="Settings for what you leave open, as of `train`. (default: none)"),
@@ -52,9 +51,7 @@ def tune(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a trial. (default: 30)")] = None,
     valid: Annotated[str, typer.Option(help="Validation split: 0.2, first:100, last:300.")] = VALID,
-    subset: Annotated[
-        int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
-    ] = None,
+    subset: Subset = None,
     seed: Annotated[
         int | None, typer.Option(help="Of every trial's training. (default: 0)")
     ] = None,

@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
@@ -20,6 +16,7 @@ from classwise.report.classes import judged_again
 from classwise.report.corruptions import GROUPS as CORRUPTION_GROUPS
 from classwise.report.corruptions import HEADS as CORRUPTION_HEADS
 from classwise.report.corruptions import apart as set_apart
+from classwise.report.offline import offline_page
 from classwise.report.payload import page_data, superclass_names
 from classwise.report.runs import ReportRun, load_runs
 from classwise.report.seeds import seed_rows
@@ -65,17 +62,8 @@ def _render(
     audits, corrupted = set_apart(audits)
     rows = summary_rows(audits)
     report = next(iter(audits[0].report.values()))
-    environment = Environment(
-        loader=PackageLoader("classwise.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # `tojson` writes <, >, & and ' as \uXXXX, so a class name cannot end the script element.
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    page = environment.get_template("report.html").render(
-        plotly=Markup(get_plotlyjs()),  # our own dependency's text, the only one not escaped
+    return offline_page(
+        "report.html",
         data={**page_data(rows, runs), "agreement": page_agreement(agreement)},
         apart=apart,
         rows=rows,
@@ -101,7 +89,6 @@ def _render(
         corruption_heads=CORRUPTION_HEADS,
         corruption_groups=CORRUPTION_GROUPS,
     )
-    return page
 
 
 def _again(audits: Sequence[AuditedWeights]) -> dict[str, Any]:

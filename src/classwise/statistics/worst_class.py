@@ -136,7 +136,6 @@ def worst_class_warning(
     fewest = int(n.min())
     if fewest >= needed:
         return None
-    error = margin_of_error(fewest, at, len(n), level)
     if fewest == n.max():
         known = f"with {fewest} per class, each of {len(n)} classes is known to"
     else:
@@ -145,11 +144,19 @@ def worst_class_warning(
             f"has {fewest} and is known to"
         )
     return (
-        f"too few samples for a worst-class claim: {known} ±{100 * error:.1f} points "
+        f"too few samples for a worst-class claim: {known} {_known_to(fewest, at, len(n), level)} "
         f"({100 * level:g}% sure of all at once), and equal classes at {rate:.1%} would show a "
         f"worst of {expected_worst(n, rate).mean:.1%}; ±{100 * half_width:g} points need {needed} "
         "per class"
     )
+
+
+def _known_to(n: int, rate: float, num_classes: int, level: float) -> str:
+    """±6.2 points; at 0 % and 100 %, where half a width is no ±, both ends."""
+    if 0 < rate < 1:
+        return f"±{100 * margin_of_error(n, rate, num_classes, level):.1f} points"
+    low, high = exact(n * rate, n, level ** (1 / num_classes))
+    return f"lie between {float(low):.1%} and {float(high):.1%}"
 
 
 class OverSeeds(NamedTuple):

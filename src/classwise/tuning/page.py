@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-from plotly.offline import get_plotlyjs
-
 from classwise.files import write_atomically
+from classwise.report.offline import offline_page
 from classwise.tuning.judged import worst_words
 from classwise.tuning.search import Tuned
 from classwise.tuning.summary import Summary
@@ -19,18 +16,9 @@ NAME = "pareto.html"
 
 def write_page(tuned: Tuned) -> Path:
     """Write the page beside the trials."""
-    environment = Environment(
-        loader=PackageLoader("classwise.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    # `tojson` writes <, >, & and ' as \uXXXX, so no value can end the script element.
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     summary = Summary.of(tuned)
-    page = environment.get_template("pareto.html").render(
-        plotly=Markup(get_plotlyjs()),  # our own dependency's text, the only one not escaped
+    page = offline_page(
+        "pareto.html",
         data=_data(summary, tuned),
         head=summary.head,
         rows=summary.rows,
