@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.resources
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,15 +39,8 @@ REPLAYED = (
 
 def package() -> Any:
     """The package, which is an extra for developers."""
-    # its compiler would take `coverage.py` beside this file for the library of that name
-    beside = sys.modules.get("coverage")
-    sys.modules["coverage"] = None  # type: ignore[assignment]
-    try:
-        import imagecorruptions
-    finally:
-        del sys.modules["coverage"]
-        if beside is not None:
-            sys.modules["coverage"] = beside
+    import imagecorruptions
+
     return imagecorruptions
 
 

@@ -34,6 +34,14 @@ def test_what_they_import_is_there(load, name):
     assert load(name).__doc__
 
 
+def test_none_has_the_name_of_a_library():
+    # their folder comes first on the path: numba, which foolbox and imagecorruptions import, would
+    # take a `coverage.py` there for the library, installed or not
+    names = {path.stem for path in FOLDER.glob("*.py")}
+    assert "coverage" not in names
+    assert [name for name in names if importlib.util.find_spec(name) is not None] == []
+
+
 def test_an_attack_is_run_and_its_images_are_confirmed(load):
     attacks = load("attacks")
     torch.manual_seed(0)

@@ -10,7 +10,7 @@ from scipy import stats
 from classwise.errors import ClasswiseError
 from classwise.statistics.intervals import exact, simultaneous, wilson, worst_interval
 
-_FILE = ROOT / "benchmarks" / "coverage.py"
+_FILE = ROOT / "benchmarks" / "interval_coverage.py"
 _SPEC = importlib.util.spec_from_file_location("coverage_benchmark", _FILE)
 benchmark = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(benchmark)

@@ -1,6 +1,6 @@
 """Simulate how often the intervals hold the truth, and print the tables of docs/statistics.md.
 
-python benchmarks/coverage.py [repetitions]
+python benchmarks/interval_coverage.py [repetitions]
 """
 
 from __future__ import annotations
