@@ -22,11 +22,12 @@ import duckdb
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.record.card import ledger_folder, read_run_json
-from classwise.record.lines import line_of, parse_lines
+from classwise.record.lines import line_of, parse_lines, read_bytes
 from classwise.record.rows import VERSION, sql_types
 from classwise.record.shard_files import UNSEALED, digest, seal_file
 from classwise.record.shards import open_table, quoted, read_abouts
 from classwise.sealed import sealed_text
+from classwise.texts import read_some
 
 LINES = ("history.jsonl", "watch.jsonl")
 COPIED = ("remarks.json",)
@@ -51,8 +52,8 @@ def keep_record(run: Path, folder: Path) -> Path:
             old.unlink()
     for name in (*LINES, *COPIED):
         if (run / name).exists():
-            content = (run / name).read_bytes()
-            write_atomically(target / name, _shorter(content) if name in LINES else content)
+            content = _shorter(run / name) if name in LINES else read_some(run / name)
+            write_atomically(target / name, content)
         else:
             (target / name).unlink(missing_ok=True)
     for name in FOLDERS:
@@ -63,10 +64,10 @@ def keep_record(run: Path, folder: Path) -> Path:
     return target
 
 
-def _shorter(content: bytes) -> bytes:
+def _shorter(path: Path) -> bytes:
     """Lines of a history with fewer digits, each with its checksum."""
     lines, before = [], 0
-    for record in parse_lines(content)[0]:
+    for record in parse_lines(read_bytes(path))[0]:
         lines.append(line_of(rounded(record), before))
         before = record["epoch"]
     return b"".join(lines)
