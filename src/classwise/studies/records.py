@@ -21,6 +21,7 @@ import duckdb
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.record.card import ledger_folder, read_run_json
 from classwise.record.lines import line_of, parse_lines, read_bytes
 from classwise.record.rows import VERSION, sql_types
@@ -45,7 +46,14 @@ def keep_record(run: Path, folder: Path) -> Path:
     if "identity" not in about:
         raise ClasswiseError(f"{run} is no training run; a record is made of one")
     target = folder / run.name
-    target.mkdir(parents=True, exist_ok=True)
+    with short_lock(target, "keeping a record"):
+        _copy(run, target)
+        write_atomically(target / "run.json", sealed_text(without_paths(about)))
+    return target
+
+
+def _copy(run: Path, target: Path) -> None:
+    """All but run.json."""
     wanted = _predictions(run, target / "predictions")
     for old in (target / "predictions").glob("*.parquet"):
         if old not in wanted:
@@ -59,9 +67,8 @@ def keep_record(run: Path, folder: Path) -> Path:
     for name in FOLDERS:
         shutil.rmtree(target / name, ignore_errors=True)
         if (run / name).is_dir():
-            shutil.copytree(run / name, target / name)
-    write_atomically(target / "run.json", sealed_text(without_paths(about)))
-    return target
+            # what begins with a dot is being written this moment
+            shutil.copytree(run / name, target / name, ignore=shutil.ignore_patterns(".*"))
 
 
 def _shorter(path: Path) -> bytes:
