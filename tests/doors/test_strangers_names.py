@@ -64,6 +64,16 @@ def test_what_was_done_to_make_a_file_fit(audit, monkeypatch):
     assert f"without {SHOWN}" in audit("file.safetensors")
 
 
+def test_a_folder_with_brackets_in_its_name(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = str(made / "file.safetensors")
+    words = ["audit", file, "--data", "digits", "--attacks", "clean", "--limit", "20", "--quiet"]
+    told = CliRunner().invoke(app, [*words, "--out", "kept[/bold] [red]"])
+    assert told.exit_code == 0, told.output
+    assert "classwise report" in told.stdout
+    assert "kept[/bold] [red]" in " ".join(told.stdout.split())
+
+
 def test_lines_of_an_evaluation(capsys, tmp_path):
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     one = AutoAttack(net, eps=0.1, version="custom", attacks_to_run=["apgd-ce"],
