@@ -168,7 +168,7 @@ def test_no_message_and_no_table_speaks_to_the_terminal(capsys):
     assert not {"\x1b", "\x07", "\ud800", "\u202e"} & set(shown)
     assert r"\x1b[2J" in shown
     coloured = io.StringIO()
-    Terminal(file=coloured, force_terminal=True).print("[bold]ours[/bold]")
+    Terminal(file=coloured, force_terminal=True).print("ours", style="bold")
     assert "\x1b[1m" in coloured.getvalue()
 
 

@@ -156,7 +156,44 @@ class TestTakingOver:
         with pytest.raises(Held), FolderLock(tmp_path, "testing"):
             pass
 
-    @pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"{}", b'{"pid": "x"}'])
+    def test_it_is_believed_no_longer_than_somebody_waits_for_another(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(locks, "LEASE", 0.2)
+        monkeypatch.setattr(locks, "PATIENCE", 0.01)
+        left_behind(tmp_path, machine="far away")
+        old(tmp_path, -1e6)
+        with FolderLock(tmp_path, "testing", wait=True):
+            assert Holder.read(tmp_path / ".writer.lock").pid == os.getpid()
+
+    def test_who_waits_never_takes_it_from_one_that_gives_signs_of_life(
+        self, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(locks, "LEASE", 0.2)
+        left_behind(tmp_path, machine="far away")
+        waiting = FolderLock(tmp_path, "testing", wait=True)
+        looks = []
+
+        def touched(_):
+            old(tmp_path, -1e6)  # further and further
+            looks.append(time.monotonic())
+            if looks[-1] - looks[0] > 2 * locks.LEASE:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(time, "sleep", touched)
+        with pytest.raises(KeyboardInterrupt), waiting:
+            pass
+
+    STRANGE = (
+        "",
+        "[]",
+        "\xff",
+        "{}",
+        '{"pid": "x"}',
+        '{"pid": Infinity}',
+        "[" * 9000,
+        " " * 20_000,
+    )
+
+    @pytest.mark.parametrize("content", [words.encode("latin-1") for words in STRANGE])
     def test_a_file_that_says_nothing_has_a_lease_too(self, tmp_path, content):
         (tmp_path / ".writer.lock").write_bytes(content)
         with refused("another process"), FolderLock(tmp_path, "testing"):
@@ -172,17 +209,56 @@ class TestTakingOver:
         assert Holder.read(tmp_path / ".writer.lock") == alive
         assert [path.name for path in tmp_path.iterdir()] == [".writer.lock"]
 
-    def test_the_holder_notices_that_it_was_taken_over(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(locks, "BEAT", 0.01)
+    @pytest.mark.parametrize("links", [True, False])
+    def test_one_that_was_taken_over_at_the_last_moment_is_put_back(
+        self, tmp_path, monkeypatch, links
+    ):
+        dead = left_behind(tmp_path, born="1")
+        others, rename = [], os.rename
+
+        def overtaken(old_name, new_name):
+            others.append(left_behind(tmp_path))  # after the last look
+            rename(old_name, new_name)
+
+        monkeypatch.setattr(os, "rename", overtaken)
+        if not links:
+            monkeypatch.setattr(os, "link", refuse)
+        FolderLock(tmp_path, "testing")._take_away(dead)
+        assert Holder.read(tmp_path / ".writer.lock") == others[0]
+        assert [path.name for path in tmp_path.iterdir()] == [".writer.lock"]
+
+    def test_the_holder_notices_at_once_that_it_was_taken_over(self, tmp_path):
         with FolderLock(tmp_path, "testing") as lock:
             lock.check()
             left_behind(tmp_path, host="far", machine="far away")
-            deadline = time.monotonic() + 10
-            while lock._lost is None and time.monotonic() < deadline:
-                time.sleep(0.01)
             with refused("taken over by", "on far"):
                 lock.check()
         assert (tmp_path / ".writer.lock").exists()  # it is not ours to remove
+
+    def test_the_holder_notices_also_where_the_other_one_has_ended(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(locks, "PATIENCE", 0.01)
+        with FolderLock(tmp_path, "testing", remedy="start again") as lock:
+            (tmp_path / ".writer.lock").unlink()
+            with refused(".writer.lock", "is gone", "start again"):
+                lock.check()
+
+    def test_one_that_is_put_back_this_moment_is_not_gone(self, tmp_path, monkeypatch):
+        with FolderLock(tmp_path, "testing") as lock:
+            path = tmp_path / ".writer.lock"
+            path.rename(tmp_path / "moved")
+            monkeypatch.setattr(time, "sleep", lambda _: (tmp_path / "moved").rename(path))
+            lock.check()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / ".writer.lock")
+    with refused("another process"), FolderLock(tmp_path, "testing"):
+        pass
+
+
+def test_no_process_has_a_number_that_no_system_has():
+    assert not locks._alive(10**30)
 
 
 def test_it_gives_signs_of_life(tmp_path, monkeypatch):
@@ -197,10 +273,11 @@ def test_it_gives_signs_of_life(tmp_path, monkeypatch):
         assert now > before + 900
 
 
-def test_file_systems_without_hard_links_will_do(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
+def refuse(*_):
+    raise PermissionError(1, "Operation not permitted")
 
+
+def test_file_systems_without_hard_links_will_do(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refuse)
     with FolderLock(tmp_path, "testing"):
         with pytest.raises(Held), FolderLock(tmp_path, "testing"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from classwise.errors import ClasswiseError, cut
@@ -67,6 +68,20 @@ def append(path: Path, content: bytes) -> None:
             f"cannot write {path}: {reason.strerror or reason}; what was written before stays, "
             "make room and go on"
         ) from None
+
+
+def holds(path: Path, content: bytes) -> bool:
+    """Whether a file is there with just these bytes: then nothing need be written.
+
+    A finished audit can so be read in a folder that may not be written.
+    """
+    try:
+        facts = path.stat()
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size != len(content):
+            return False
+        return path.read_bytes() == content
+    except OSError:
+        return False
 
 
 def set_aside(path: Path) -> Path:

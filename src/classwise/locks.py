@@ -2,7 +2,8 @@
 
 The file says who holds it and is touched every few seconds. A lock whose process is gone from this
 machine is taken over at once; one of another machine when it was not touched for a while. Ages are
-differences between two times of the same file system, so that clocks need not agree.
+differences between two times of the same file system, so that clocks need not agree; a time in the
+future is believed until somebody has waited as long as that and it has not changed.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from types import TracebackType
 from typing import Self
 
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_LOCK_BYTES
 from classwise.terminal import Terminal
+from classwise.texts import read_some
 
 BEAT = 10.0  # seconds between two signs of life
 LEASE = 120.0  # seconds without one after which a lock of another machine is nobody's
 PATIENCE = 0.2  # seconds between two looks of somebody who waits
+LOOKS = 3  # at a lock of one's own that is not there, before it is believed to be gone
 
 
 class Held(ClasswiseError):
@@ -55,9 +59,9 @@ class Holder:
     def read(cls, path: Path) -> Holder | None:
         """Who a lock file names; None where it cannot be read, or is being written."""
         try:
-            said = json.loads(path.read_bytes())
+            said = json.loads(read_some(path, MOST_LOCK_BYTES))
             return cls(**{**said, "pid": int(said["pid"])})
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None
 
     @property
@@ -90,7 +94,8 @@ class FolderLock:
         self.path, self.me = folder / name, Holder.here(doing)
         self.wait, self.remedy = wait, remedy
         self._ended = threading.Event()
-        self._lost: Holder | None = None
+        self._seen: object = None  # the lock of somebody else as it stood
+        self._seen_at = 0.0  # for the first time
 
     def __enter__(self) -> Self:
         began: float | None = time.monotonic()
@@ -123,30 +128,46 @@ class FolderLock:
                 self.path.unlink()
 
     def check(self) -> None:
-        """Refuse to go on if somebody took the folder over, thinking this process dead."""
-        if self._lost is not None:
-            raise Held(
-                f"{self.path.parent} was taken over by {self._lost}: this process gave no sign of "
-                f"life for more than {LEASE:g} s; {self.remedy}"
-            )
+        """Refuse to go on if somebody took the folder over, thinking this process dead.
+
+        Whoever took it may have ended since: where no lock is left, it is not ours, either.
+        """
+        for look in range(LOOKS):
+            holder = Holder.read(self.path)
+            if holder == self.me:
+                return
+            if holder is not None:
+                raise Held(
+                    f"{self.path.parent} was taken over by {holder}: this process gave no sign of "
+                    f"life for more than {LEASE:g} s; {self.remedy}"
+                )
+            if look + 1 < LOOKS:  # somebody may be putting it back, see _take_away
+                time.sleep(PATIENCE)
+        raise Held(
+            f"{self.path}, the lock of this process, is gone: somebody deleted it, or took it over "
+            f"and has ended, and may have written there; {self.remedy}"
+        )
 
     def _create(self) -> bool:
         """Create the file with all it says, or not at all."""
-        content = (json.dumps(asdict(self.me)) + "\n").encode()
         part = self.path.with_name(f"{self.path.name}.{self.me.token}.part")
         try:
-            part.write_bytes(content)
-            try:
-                os.link(part, self.path)
-            except FileExistsError:
-                return False
-            except (OSError, NotImplementedError):  # a file system without hard links
-                return self._create_plainly(content)
+            part.write_bytes((json.dumps(asdict(self.me)) + "\n").encode())
+            return self._put(part)
         finally:
             part.unlink(missing_ok=True)
+
+    def _put(self, file: Path) -> bool:
+        """Make a file the lock; False where there is one."""
+        try:
+            os.link(file, self.path)
+        except FileExistsError:
+            return False
+        except (OSError, NotImplementedError):  # a file system without hard links
+            return self._put_plainly(file.read_bytes())
         return True
 
-    def _create_plainly(self, content: bytes) -> bool:
+    def _put_plainly(self, content: bytes) -> bool:
         try:
             with self.path.open("xb") as stream:
                 stream.write(content)
@@ -156,7 +177,7 @@ class FolderLock:
 
     def _abandoned(self, holder: Holder | None) -> bool:
         gone = None if holder is None else holder.gone
-        return self._age() > LEASE if gone is None else gone
+        return max(self._age(), self._unchanged()) > LEASE if gone is None else gone
 
     def _age(self) -> float:
         """Seconds since the last sign of life, by the clock of whoever keeps the files."""
@@ -169,17 +190,33 @@ class FolderLock:
         finally:
             probe.unlink(missing_ok=True)
 
+    def _unchanged(self) -> float:
+        """Seconds of this waiting in which nobody touched it, whatever time it bears."""
+        try:
+            facts = self.path.stat()
+        except FileNotFoundError:
+            return 0.0
+        now, seen = time.monotonic(), (facts.st_ino, facts.st_mtime_ns)
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        return now - self._seen_at
+
     def _take_away(self, holder: Holder | None) -> None:
-        """Remove an abandoned lock, and only that one."""
+        """Remove an abandoned lock, and only that one.
+
+        Another process may take it over and create its own just before the file is moved: that one
+        is put back. If a third one was quicker still, the second finds out by `check`.
+        """
+        if Holder.read(self.path) != holder:
+            return
         moved = self.path.with_name(f"{self.path.name}.{self.me.token}.old.part")
         try:
             os.rename(self.path, moved)
         except FileNotFoundError:
             return
-        found = Holder.read(moved)
-        if found is not None and found != holder:  # another one was quicker: it is theirs
+        if Holder.read(moved) != holder:  # another one was quicker: it is theirs
             with contextlib.suppress(OSError):
-                os.link(moved, self.path)
+                self._put(moved)
         moved.unlink(missing_ok=True)
 
     def _is_mine(self) -> bool:
@@ -187,12 +224,9 @@ class FolderLock:
 
     def _beat(self) -> None:
         while not self._ended.wait(BEAT):
-            holder = Holder.read(self.path)
-            if holder is not None and holder != self.me:
-                self._lost = holder
-                return
-            with contextlib.suppress(OSError):
-                os.utime(self.path)
+            if self._is_mine():
+                with contextlib.suppress(OSError):
+                    os.utime(self.path)
 
 
 def short_lock(folder: Path, doing: str) -> FolderLock:
@@ -227,7 +261,7 @@ def _alive(pid: int) -> bool:
     """Whether there is such a process, where there is no /proc."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         return True

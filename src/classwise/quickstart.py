@@ -32,13 +32,15 @@ CONFIG = TrainConfig(
 def run_quickstart(folder: Path, *, device: str, quiet: bool, console: Console) -> Path:
     """Train, audit, report; runs that are already there are not trained again."""
     paths = [folder / recipe for recipe in RECIPES]
-    with FolderLock(folder, "the quickstart", remedy="wait for it, or choose another folder"):
+    remedy = "wait for it, or choose another folder"
+    with FolderLock(folder, "the quickstart", remedy=remedy) as lock:
         for recipe, path in zip(RECIPES, paths, strict=True):
             train(recipe, CONFIG, out=path, resume=True, device=device, quiet=quiet)
             audit_target(Wish(str(path), device=device, quiet=quiet))
-    runs = load_runs(paths)
-    report = folder / "report.html"
-    write_report(runs, report)
+        runs = load_runs(paths)
+        report = folder / "report.html"
+        lock.check()
+        write_report(runs, report)
     console.print(rich_table([entry for run in runs for entry in run.audits]))
     console.print(
         f"digits, {CONFIG.model}, eps {spell_eps(CONFIG.eps)}, {CONFIG.epochs} epochs, one seed: "

@@ -14,11 +14,15 @@ from classwise.errors import defused
 class Terminal(Console):
     r"""A console that shows control codes instead of obeying them, whatever is printed.
 
-    Colours and cursor moves of our own are no part of a text, and stay.
+    Colours and cursor moves of our own are no part of a text, and stay. Words in brackets and
+    between colons are what they are: paths and names may have them.
 
-    >>> Terminal(width=40).print("a\x1b[2Jb", highlight=False)
-    a\x1b[2Jb
+    >>> Terminal(width=40).print("a\x1b[2Jb [red]c[/d] :dog:", highlight=False)
+    a\x1b[2Jb [red]c[/d] :dog:
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, **options})
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Cut into pieces as ever, and make each piece harmless."""

@@ -20,7 +20,6 @@ from official_files import (
     svhn_files,
     use_sums,
     write,
-    zip_folder,
 )
 from refusals import refused
 from test_data_cifar import home, write_archive
@@ -257,19 +256,6 @@ class TestGetting:
         assert len(open_data("fashion-mnist").test) == 40
         with refused("fashion-mnist is not in"):  # a path of the user's is meant as it is
             open_data(f"fashion-mnist:{home}")
-
-    def test_tiny_imagenet_is_verified_and_unpacked(self, home, tmp_path, server, monkeypatch):
-        put_tiny_imagenet(tmp_path / "tiny")
-        server.content = zip_folder(tmp_path / "tiny", "tiny-imagenet-200")
-        form = replace(official.TINY_IMAGENET, address=server.address, whole=md5(server.content))
-        monkeypatch.setitem(official.FORMS, "tiny-imagenet", (form,))
-        place = download.get("tiny-imagenet", quiet=True)
-        assert [path.name for path in place.parent.iterdir()] == ["tiny-imagenet-200"]
-        assert len(open_data("tiny-imagenet").train) == 12
-        assert download.get("tiny-imagenet", quiet=True) == place
-        (home / "tiny-imagenet-200.zip").write_bytes(server.content + b"x")
-        with refused("has md5"):
-            download.get("tiny-imagenet", where=home, quiet=True)
 
     def test_imagenet_cannot_be_fetched(self, home):
         with refused("image-net.org", str(home.parent)):

@@ -108,6 +108,36 @@ def test_what_broke_off_goes_on_and_ends_the_same(run, tmp_path, monkeypatch):
     assert not (tmp_path / "x.npz.parts").exists()
 
 
+def test_a_set_that_another_process_finished_meanwhile_is_taken(run, tmp_path, monkeypatch):
+    first = make_features(run, "random", tmp_path / "x.npz", **FEW)
+    looks, real = [], door._known
+
+    def known(*words):
+        looks.append(words)
+        return real(*words) if len(looks) > 1 else None  # it ends after our first look
+
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(door, "_known", known)
+    monkeypatch.setattr(door._Work, "complete", never)
+    assert make_features(run, "random", tmp_path / "x.npz", **FEW).about == first.about
+
+
+def test_pieces_go_while_nobody_else_may_write_there(run, tmp_path, monkeypatch):
+    real, seen = door.shutil.rmtree, []
+
+    def removing(folder, **options):
+        seen.append([path.name for path in tmp_path.glob(".*")])
+        real(folder, **options)
+        seen.append([path.name for path in tmp_path.glob(".*")])
+
+    monkeypatch.setattr(door.shutil, "rmtree", removing)
+    make_features(run, "random", tmp_path / "x.npz", **FEW)
+    assert seen == [[".x.npz.lock"]] * 2
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_set_that_is_there_is_not_made_again_nor_written_over(run, tmp_path, monkeypatch):
     first = make_features(run, "random", tmp_path / "x.npz", **FEW)
     monkeypatch.setattr(door, "towards_class", None)

@@ -71,7 +71,7 @@ class TestShards:
 
     def test_a_file_is_verified_once(self, audited, monkeypatch):
         read_ledger(audited)
-        monkeypatch.setattr(shard_files, "digest", None)  # nobody hashes again
+        monkeypatch.setattr(shard_files, "_checksum", None)  # nobody hashes again
         read_ledger(audited)
 
     def test_files_without_a_checksum_are_read_as_before(self, audited):

@@ -1,10 +1,12 @@
 """`classwise study`: runs, pages, holes, records; nothing is done twice."""
 
 import shutil
+import sys
 
 import duckdb
 import pytest
 import torch
+from taken_over import take_over
 from tiny_studies import Here, study, write_study
 
 from classwise.errors import ClasswiseError
@@ -231,6 +233,18 @@ class TestBeforeAnythingRuns:
         assert result.exit_code == 2
         assert "rwo" in result.stderr
         assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["digits", "digits-defaults"])
+def test_a_study_of_digits_that_was_taken_over_writes_no_table(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("classwise.studies.grid.run_grid", lambda *_, **__: take_over(tmp_path))
+    monkeypatch.setattr(sys.modules["classwise.report.runs"], "load_runs", lambda _: [])
+    for made in ("markdown", "variations_markdown"):
+        monkeypatch.setattr(f"classwise.studies.digits.{made}", lambda *_: "a table")
+    result = plain(name, "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "was taken over by" in " ".join(result.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == [".writer.lock"]
 
 
 def plain(*words):

@@ -4,9 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from refusals import refused
+from taken_over import take_over
 from tuning_scenes import START, small_search
 
 from classwise.errors import ClasswiseError
+from classwise.locks import Held
 from classwise.training.run import Run
 from classwise.tuning import search as searching
 from classwise.tuning import trial
@@ -15,6 +18,7 @@ from classwise.tuning.page import write_page
 from classwise.tuning.search import Budget, Search, tune
 from classwise.tuning.summary import Summary
 from classwise.tuning.trial import Job, Outcome, data_without_test, run_trial
+from classwise.tuning.trials import Trials
 
 
 def constant(job: Job) -> Outcome:
@@ -138,6 +142,35 @@ def test_a_search_in_which_everything_fails_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(searching, "run_trial", lambda job: Outcome(job.number, failed="no disk"))
     with pytest.raises(ClasswiseError, match="the first 3 trials failed; the last: no disk"):
         tune(small_search(), tmp_path / "a", Budget(9))
+
+
+@pytest.mark.parametrize("at", ["ask", "tell"])
+def test_a_search_that_was_taken_over_writes_no_more(tmp_path, monkeypatch, at):
+    monkeypatch.setattr(searching, "run_trial", constant)
+    real = getattr(Trials, "ask" if at == "tell" else "tell")
+
+    def overtaken(*words):
+        found = real(*words)
+        take_over(tmp_path / "a")
+        return found
+
+    monkeypatch.setattr(Trials, "ask" if at == "tell" else "tell", overtaken)
+    with refused("was taken over by", "on far"):
+        tune(small_search(), tmp_path / "a", Budget(3))
+    states = [one.state for one in Trials(tmp_path / "a", small_search().varied, 0).all]
+    assert states == ["begun" if at == "tell" else "complete"]
+
+
+def test_a_trial_whose_folder_was_taken_over_has_not_failed(tmp_path, monkeypatch):
+    def overtaken(trainer, *_):
+        take_over(trainer.run.path)
+        raise Held("taken over")
+
+    monkeypatch.setattr(trial._StoppableTrainer, "go", overtaken)
+    with pytest.raises(Held):
+        tune(small_search(), tmp_path / "a", Budget(3))
+    (one,) = Trials(tmp_path / "a", small_search().varied, 0).all
+    assert one.state == "begun"
 
 
 def test_time_is_over(tmp_path, monkeypatch):

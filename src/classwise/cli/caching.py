@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from classwise.cli.app import data_app, kindly, out
@@ -42,7 +41,7 @@ def data_cache(
         if clear:
             remove(one)
         pixels, size = f"{one.box[0]}×{one.box[1]}", spell_bytes(one.nbytes)
-        table.add_row(one.place.name, escape(one.root), str(one.images), pixels, size)
+        table.add_row(one.place.name, one.root, str(one.images), pixels, size)
     if chosen:
         out.print(table)
     total = spell_bytes(sum(one.nbytes for one in chosen))

@@ -267,23 +267,23 @@ def _digits(
     if seeds < 2:
         raise ClasswiseError(f"--seeds {seeds}: a table over seeds needs at least 2")
     where = folder or digits.default_folder()
-    lock = FolderLock(where, "a study", wait=wait, remedy=IN_USE)
     if name == "digits":
-        jobs = digits.study_jobs(seeds, where, also)
-        with lock:
-            paths = grid.run_grid(jobs, workers=workers, console=out)
-        text = digits.markdown(load_runs(paths), seeds)
+        jobs = {"": digits.study_jobs(seeds, where, also)}
     elif also:
         raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
     else:
-        varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
-        every = [job for some in varied.values() for job in some]
-        with lock:
-            grid.run_grid(every, workers=workers, console=out)
-        found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
-        text = digits.variations_markdown(found, seeds)
+        jobs = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+    every = [job for some in jobs.values() for job in some]
     to = table or where / f"{name}.md"
-    write_atomically(to, text.encode())
+    with FolderLock(where, "a study", wait=wait, remedy=IN_USE) as lock:
+        grid.run_grid(every, workers=workers, console=out)
+        found = {title: load_runs([job.path for job in some]) for title, some in jobs.items()}
+        if name == "digits":
+            text = digits.markdown(found[""], seeds)
+        else:
+            text = digits.variations_markdown(found, seeds)
+        lock.check()
+        write_atomically(to, text.encode())
     out.print(text, highlight=False)
     out.print(f"Wrote {to}", soft_wrap=True)
 

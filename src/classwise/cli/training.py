@@ -49,7 +49,8 @@ def quickstart(
     from classwise.quickstart import run_quickstart
 
     report = run_quickstart(folder, device=device, quiet=quiet, console=out)
-    out.print(f"\nReport: [bold]{report}[/bold] (open it in a browser; it needs no network)")
+    words = f"\nReport: {report} (open it in a browser; it needs no network)"
+    out.print(words, soft_wrap=True, highlight=False)
 
 
 @app.command()

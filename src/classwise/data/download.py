@@ -55,16 +55,23 @@ def get(
         raise ClasswiseError(f"{name} cannot be fetched; {how_to_get(name, target)}")
     if place is None and offline:
         raise _nowhere(name, target, ["offline was asked for"])
-    if place is None:
+    if place is None or _is_packed(name, place):
         with FolderLock(target, f"fetching {name}", name=f".{name}.lock", wait=True):
-            place = locate(name, [target])  # another process may have fetched it meanwhile
+            place = locate(name, [target]) or place  # another process may have been at it meanwhile
             if place is None:
                 return _fetch(name, target, quiet)
-    check(name, place)
-    if place.is_file() and FORMS[name][0].whole:
-        place = _unpacked(name, place, target, quiet)
+            check(name, place)
+            if _is_packed(name, place):
+                place = _unpacked(name, place, target, quiet)
+    else:
+        check(name, place)
     _say(f"{name}: {place} is here{' and verified' * bool(FORMS[name][0].md5)}", quiet)
     return place
+
+
+def _is_packed(name: str, place: Path) -> bool:
+    """Whether it is an archive that cannot be read as it is."""
+    return place.is_file() and bool(FORMS[name][0].whole)
 
 
 def _fetch(name: str, target: Path, quiet: bool) -> Path:
@@ -142,16 +149,21 @@ def _official(name: str, form: Form, address: str) -> Fetch:
 
 
 def _unpacked(name: str, archive: Path, folder: Path, quiet: bool) -> Path:
-    """Unpack a verified archive that cannot be read as it is; it goes once its files are there."""
-    with Terminal(stderr=True, quiet=quiet).status(f"unpacking {archive.name}"):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            place = unpack(archive, folder)
-        except OSError as reason:
-            raise _cannot_write(folder, reason) from None
+    """Unpack a verified archive that cannot be read as it is; it goes once its files are there.
+
+    Only who holds the lock comes here. The files may be there: of one that was killed in between.
+    """
+    place = folder / FORMS[name][0].folder
+    if not place.is_dir():
+        with Terminal(stderr=True, quiet=quiet).status(f"unpacking {archive.name}"):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                unpack(archive, folder)
+            except OSError as reason:
+                raise _cannot_write(folder, reason) from None
     check(name, place)
     if archive.parent == folder:
-        archive.unlink()
+        archive.unlink(missing_ok=True)
     return place
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from rich.markup import escape
 from rich.progress import Progress
 
 from classwise.data.attributes import Attributes
@@ -128,7 +129,9 @@ class _Reader:
     ) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
         words = f"decoding {part.folder.name}"
-        task = self.progress.add_task(words, total=len(part.files), visible=not cache.complete)
+        task = self.progress.add_task(
+            escape(words), total=len(part.files), visible=not cache.complete
+        )
         found = decoded(cache, box, self._say, partial(self.progress.advance, task))
         self.kinds += found.kinds
         for row, why in sorted(found.bad.items()):

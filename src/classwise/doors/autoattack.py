@@ -23,7 +23,7 @@ from classwise.data.view import View
 from classwise.doors.attacks import found_images
 from classwise.doors.audit import record_in
 from classwise.doors.findings import remarks
-from classwise.errors import ClasswiseError, unknown
+from classwise.errors import ClasswiseError, defused, unknown
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
 from classwise.models.subject import Subject
@@ -169,6 +169,7 @@ class AutoAttack:
         return record_in(folder, subject, data, "AutoAttack")
 
     def _say(self, line: str) -> None:
+        line = defused(line)  # what a folder is called may be somebody else's choice
         if self.verbose:
             print(line)
         log.info(line)

@@ -106,12 +106,17 @@ def make_features(
     if known is not None:
         return known
     work = _Work(model, subject, source.train, how, head, path.with_name(f"{path.name}.parts"))
-    with FolderLock(work.folder, "making features"):
+    # The lock stands beside the pieces: it must outlive their folder.
+    with FolderLock(path.parent, "making features", name=f".{path.name}.lock") as lock:
+        known = _known(path, about["identity"])  # another process may have made it meanwhile
+        if known is not None:
+            return known
         made = work.complete(rows, about["identity"], quiet, f"{kind} features")
         about |= _outcome(how, made["outcome"]) | {"options": _options(source.train)}
+        lock.check()
         found = _write(path, about, source, made)
-    shutil.rmtree(work.folder, ignore_errors=True)
-    return found
+        shutil.rmtree(work.folder, ignore_errors=True)
+        return found
 
 
 @dataclass(frozen=True)

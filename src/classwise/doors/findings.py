@@ -13,7 +13,6 @@ from classwise.judging.groups import Grouping
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
 from classwise.judging.truth import ManyLabels, kept_truths, relabelled
-from classwise.locks import short_lock
 from classwise.record.record import Record
 from classwise.record.rows import Predictions
 
@@ -36,9 +35,7 @@ def findings(
     """
     names, note = plan.data.class_names, None if partly is None else partly.words
     if record is not None:
-        if groupings:
-            with short_lock(record.folder, "writing groups"):
-                keep_groupings(record.folder, record.stamp.data_hash, groupings)
+        keep_groupings(record.folder, record.stamp.data_hash, groupings)
         groupings = kept_groupings(record.folder).get(record.stamp.data_hash, {})
         truth = _kept_truth(record, truth)
     unfinished = "" if partly is None or partly.whole else partly.words
@@ -67,8 +64,7 @@ def _kept_truth(record: Record, truth: ManyLabels | None) -> ManyLabels | None:
     data = record.stamp.data_hash
     if truth is None:
         return kept_truths(record.folder).get(data)
-    with short_lock(record.folder, "writing labels"):
-        truth.keep(record.folder, data)
+    truth.keep(record.folder, data)
     return truth
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from classwise.auditing.flags import Flag
+from classwise.auditing.progress import warn
 from classwise.data.dataset import Dataset
 from classwise.doors.wish import Wish
 from classwise.errors import ClasswiseError, unknown
@@ -114,7 +114,7 @@ def _of_file(wish: Wish, images: Dataset) -> Pointed:
             target, check_description(opened.about, target)["data"]["class_names"], images
         )
     if opened.words and not wish.quiet:
-        print(opened.words, file=sys.stderr)
+        warn(opened.words)
     name, recipe = opened.about.get("weights", "given"), opened.about.get("recipe", target)
     return Pointed(str(name), str(recipe), opened.model)
 

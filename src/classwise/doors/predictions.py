@@ -12,7 +12,6 @@ from classwise.errors import ClasswiseError
 from classwise.judging.audits import AuditedWeights, read_ledger
 from classwise.judging.group_files import keep_groupings
 from classwise.judging.groups import grouping_of
-from classwise.locks import short_lock
 from classwise.record.card import write_card
 from classwise.record.ledger import Ledger
 from classwise.record.prediction_files import Told, read_predictions
@@ -56,8 +55,7 @@ def _kept(told: Told, path: Path, folder: Path) -> list[AuditedWeights]:
     for one in told.found:
         owner = (told.model_hash, told.data_hash, _key(one))
         ledger.append(one, Stamp(folder.name, "given", "test", *owner))
-    with short_lock(folder, "writing groups"):
-        keep_groupings(folder, told.data_hash, groupings)
+    keep_groupings(folder, told.data_hash, groupings)
     flags = [str(flag) for flag in check_records(told.found, told.class_names)]
     said = (
         f"made-elsewhere: these predictions are from {path.name}; of the model, the images and the "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +89,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         looks = [*flags, *first_look(subject, data)]
         if looks and not wish.quiet:  # before hours are spent on it
             for flag in looks:
-                print(f"{recipe} {name}: {flag}", file=sys.stderr)
+                warn(f"{recipe} {name}: {flag}")
         # all weights of a run share the minutes; each gets one batch at the least
         left = wish.minutes
         if left is not None and audits:

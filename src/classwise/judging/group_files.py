@@ -17,9 +17,10 @@ import numpy as np
 
 from classwise.csv_rows import bad_line, csv_heads, csv_rows
 from classwise.errors import ClasswiseError
-from classwise.files import write_atomically
+from classwise.files import holds, write_atomically
 from classwise.judging.groups import Grouping, check_name, check_own, grouping_of
 from classwise.judging.rates import Tally
+from classwise.locks import short_lock
 from classwise.sealed import read_sealed, sealed_text
 
 FORMAT = 1
@@ -95,6 +96,7 @@ def _groups(path: Path, line: int, head: str, cell: str) -> list[str]:
 
 def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Grouping]) -> None:
     """Keep groupings of one data set in a run folder; one of the same name is replaced."""
+    new: dict[Path, bytes] = {}
     for name, grouping in groupings.items():
         order = np.lexsort((grouping.member, grouping.group))
         cuts = np.searchsorted(grouping.group[order], np.arange(1, len(grouping.names)))
@@ -107,7 +109,13 @@ def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Groupin
                 f"{name!r} groups more images than can be kept ({len(text) >> 20} MB; at most "
                 f"{MOST_KEPT >> 20}); leave it out"
             )
-        write_atomically(_folder(folder) / _file_name(data_hash, name), text)
+        path = _folder(folder) / _file_name(data_hash, name)
+        if not holds(path, text):
+            new[path] = text
+    if new:
+        with short_lock(folder, "writing groups"):
+            for path, text in new.items():
+                write_atomically(path, text)
 
 
 def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:

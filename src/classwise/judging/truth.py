@@ -19,9 +19,10 @@ import torch
 
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, cut
-from classwise.files import write_atomically
+from classwise.files import holds, write_atomically
 from classwise.judging.metrics import ClassReport, count_predictions
 from classwise.judging.rates import Whole
+from classwise.locks import short_lock
 from classwise.record.rows import Predictions
 from classwise.sealed import read_sealed, sealed_text
 from classwise.texts import parse_json, read_text
@@ -105,7 +106,10 @@ class ManyLabels:
         """Keep them beside audits, for whoever reads these."""
         entries = [list(one) for one in self.labels]
         content = {"format": FORMAT, "name": self.name, "labels": entries}
-        write_atomically(folder / "truth" / f"{data_hash}.json", sealed_text(content, indent=None))
+        path, text = folder / "truth" / f"{data_hash}.json", sealed_text(content, indent=None)
+        if not holds(path, text):
+            with short_lock(folder, "writing labels"):
+                write_atomically(path, text)
 
 
 def kept_truths(folder: Path) -> dict[str, ManyLabels]:

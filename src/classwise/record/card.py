@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
-from classwise.files import given_path, write_atomically
+from classwise.files import given_path, holds, write_atomically
 from classwise.locks import short_lock
 from classwise.record.description import check_run
 from classwise.record.shards import open_table, read_abouts
@@ -16,14 +16,16 @@ from classwise.sealed import BY_HAND, read_sealed, sealed_text
 
 def write_card(folder: Path, name: str, data: Mapping[str, Any]) -> None:
     """Describe a folder that holds audits of a model we did not train."""
-    card = {"format": 1, "recipe_name": name, "data": dict(data)}
+    text = sealed_text({"format": 1, "recipe_name": name, "data": dict(data)})
+    if holds(folder / "run.json", text):
+        return
     with short_lock(folder, "writing run.json"):
         if "identity" in read_run_json(folder):
             raise ClasswiseError(
                 f"{folder} holds a training run, whose run.json would be lost; give another "
                 f"folder, or audit the run itself: classwise audit {folder}"
             )
-        write_atomically(folder / "run.json", sealed_text(card))
+        write_atomically(folder / "run.json", text)
 
 
 def ledger_folder(path: Path) -> Path:

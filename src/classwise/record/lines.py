@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
+from classwise.limits import MOST_LOG_BYTES
 from classwise.sealed import Damaged, seal, unseal
+from classwise.texts import read_some
 
 AFTER = "after"  # lines of older versions do not say it
 
@@ -52,7 +54,7 @@ def parse_lines(content: bytes) -> tuple[list[dict[str, Any]], str]:
 def read_bytes(path: Path) -> bytes:
     """All of a file; nothing where there is none."""
     try:
-        return path.read_bytes()
+        return read_some(path, MOST_LOG_BYTES)
     except FileNotFoundError:
         return b""
     except OSError as reason:

@@ -10,6 +10,8 @@ from classwise.files import write_atomically
 from classwise.locks import short_lock
 from classwise.sealed import Damaged, read_sealed, sealed_text
 
+_NOTHING: dict[str, Any] = {"seen": {}, "probed": [], "black_box": False, "asked": [], "notes": {}}
+
 
 def write_remarks(
     folder: Path,
@@ -28,23 +30,25 @@ def write_remarks(
     attack on one data set (`note_key`) and stays until that audit is complete. `asked` is what was
     put before and behind the model.
     """
-    some = any(seen.values()) or probed or black_box or asked or any(notes.values())
-    if not some and not (folder / "remarks.json").exists():
-        return  # the folder may be read-only
-    with short_lock(folder, "writing remarks"):
-        known = _read_remarks(folder)
-        before = known.get(model_hash, {})
-        kept = {**before.get("notes", {}), **notes}
-        flags = {**before.get("seen", {}), **seen}
+
+    def renewed(known: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        before = {**_NOTHING, **known.get(model_hash, {})}
+        kept = {**before["notes"], **notes}
+        flags = {**before["seen"], **seen}
         new = {
             "seen": {data: list(words) for data, words in flags.items() if words},
-            "probed": before.get("probed", []) if probed is None else list(probed),
+            "probed": before["probed"] if probed is None else list(probed),
             "black_box": black_box,
             "asked": list(asked),
             "notes": {key: words for key, words in kept.items() if words},
         }
-        if any(new.values()) or before:
-            _write(folder, {**known, model_hash: new})
+        return known if new == before else {**known, model_hash: new}
+
+    there = _read_remarks(folder)
+    if renewed(there) is there:
+        return  # the folder may be read-only
+    with short_lock(folder, "writing remarks"):
+        _write(folder, renewed(_read_remarks(folder)))
 
 
 def note_on(folder: Path, facts: Sequence[Mapping[str, Any]], words: str) -> None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import duckdb
 import torch
 
 from classwise.data.memory import SHARE, free_bytes
 from classwise.errors import ClasswiseError
-from classwise.limits import MOST_CLASSES, MOST_ROWS, MOST_SAMPLES
+from classwise.limits import MOST_BYTES, MOST_CLASSES, MOST_ROWS, MOST_SAMPLES, MOST_SHARD_BYTES
 from classwise.record.rows import VERSION, Stamp, columns
 from classwise.sealed import Damaged
 
 _LEAST_MEMORY = 1 << 28  # bytes
 _MARK = b"blake2b="  # before the checksum, which stands in the file's own notes
 _BLANK = b"0" * 32  # in its place while it is computed
+_NOTES = 2 * MOST_BYTES  # bytes at a file's end that have its notes: mostly a JSON text
+_PIECE = 1 << 20  # bytes
 _whole: set[tuple[str, int, int, int]] = set()  # files that this process has verified
 UNSEALED = (_MARK + _BLANK).decode()  # what a file's notes have until it is sealed
 
@@ -43,12 +46,12 @@ def _engine(process: int) -> duckdb.DuckDBPyConnection:
 
 def seal_file(path: Path) -> None:
     """Put the checksum of a file into the blank that was left for it."""
-    content = path.read_bytes()
-    place = content.rfind(_MARK + _BLANK)
     with path.open("r+b") as stream:
+        place = _last(stream, _MARK + _BLANK)
         if place >= 0:
+            found = _checksum(stream, place + len(_MARK))
             stream.seek(place + len(_MARK))
-            stream.write(digest(content, 16).encode())
+            stream.write(found)
             stream.flush()
         os.fsync(stream.fileno())
 
@@ -62,21 +65,54 @@ def is_whole(path: Path) -> bool | None:
     known = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ino)
     if known in _whole:
         return True
-    content = path.read_bytes()
-    place = content.rfind(_MARK)
-    if place < 0:
-        return None
-    begin, end = place + len(_MARK), place + len(_MARK) + len(_BLANK)
-    if content[begin:end] != digest(content[:begin] + _BLANK + content[end:], 16).encode():
+    if _strange(facts):
         return False
+    with path.open("rb") as stream:
+        place = _last(stream, _MARK)
+        if place < 0:
+            return None
+        stream.seek(place + len(_MARK))
+        if stream.read(len(_BLANK)) != _checksum(stream, place + len(_MARK)):
+            return False
     _whole.add(known)
     return True
+
+
+def _strange(facts: os.stat_result) -> str:
+    """What forbids to read a file at all: a pipe would be waited for, a device has no end."""
+    if not stat.S_ISREG(facts.st_mode):
+        return "it is no plain file"
+    if facts.st_size > MOST_SHARD_BYTES:
+        return f"it has more than {MOST_SHARD_BYTES >> 30} GB"
+    return ""
+
+
+def _last(stream: BinaryIO, words: bytes) -> int:
+    """Where some bytes stand last among a file's notes, which are at its end; -1: nowhere."""
+    begin = max(stream.seek(0, os.SEEK_END) - _NOTES, 0)
+    stream.seek(begin)
+    place = stream.read().rfind(words)
+    return place if place < 0 else begin + place
+
+
+def _checksum(stream: BinaryIO, place: int) -> bytes:
+    """The checksum of a file that has the blank at this place, in pieces: it may be large."""
+    total, left = hashlib.blake2b(digest_size=len(_BLANK) // 2), place
+    stream.seek(0)
+    while left and (piece := stream.read(min(left, _PIECE))):
+        total.update(piece)
+        left -= len(piece)
+    total.update(_BLANK)
+    stream.seek(place + len(_BLANK))
+    while piece := stream.read(_PIECE):
+        total.update(piece)
+    return total.hexdigest().encode()
 
 
 def damaged_files(folder: Path) -> list[Path]:
     """Files that cannot be believed."""
     found = []
-    with duckdb.connect() as base:
+    with connected() as base:
         for path in sorted(folder.glob("*.parquet")):
             with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
                 whole = is_whole(path)
@@ -97,9 +133,10 @@ def check_whole(files: Sequence[Path]) -> None:
     """Refuse, by name, a file whose bytes are not those that were written."""
     for path in files:
         if is_whole(path) is False:
+            why = _strange(path.stat()) or "its content does not match its checksum"
             raise Damaged(
-                f"{path} is damaged: its content does not match its checksum; repeat the audit, "
-                "which sets it aside and judges its samples again"
+                f"{path} is damaged: {why}; repeat the audit, which sets it aside and judges its "
+                "samples again"
             )
 
 

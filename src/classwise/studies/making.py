@@ -8,6 +8,7 @@ from pathlib import Path
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.report.escaping import markdown_text
 from classwise.studies.artefact import Artefact
 from classwise.studies.artefact_files import markdown, write_artefact
@@ -114,16 +115,20 @@ def make_artefacts(found: Found) -> tuple[Artefact, ...]:
 
 
 def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path, Found]:
-    """Write `PAGES/NAME/index.md` with the files of every artefact beside it."""
+    """Write `PAGES/NAME/index.md` with the files of every artefact beside it.
+
+    Of two at once the second reads and writes when the first is done: no page is of both.
+    """
     study = planned.study
-    found = reader.found(study, planned.scale, planned.runs)
     folder, sections = pages / study.name, []
-    for artefact in make_artefacts(found):
-        files = write_artefact(artefact, planned.scale, folder)
-        drawn = any(file.suffix == ".svg" for file in files)
-        sections.append(markdown(artefact, picture=drawn, depth=2))
-    text = "\n".join([*_head(found, study), *sections, *_provenance(found)])
-    write_atomically(folder / "index.md", text.encode())
+    with short_lock(folder, "writing a page"):
+        found = reader.found(study, planned.scale, planned.runs)
+        for artefact in make_artefacts(found):
+            files = write_artefact(artefact, planned.scale, folder)
+            drawn = any(file.suffix == ".svg" for file in files)
+            sections.append(markdown(artefact, picture=drawn, depth=2))
+        text = "\n".join([*_head(found, study), *sections, *_provenance(found)])
+        write_atomically(folder / "index.md", text.encode())
     return folder / "index.md", found
 
 
@@ -133,10 +138,11 @@ def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) 
     made = {name: make_artefacts(one) for name, one in found.items()}
     judged, folder = judge_claims(found, made), pages / EFFECTS
     table = effects_artefact(judged, found)
-    files = write_artefact(table, studies[0].scale, folder)
-    picture = next((file.name for file in files if file.suffix == ".svg"), "")
-    text = effects_page(judged, found, picture=picture)
-    write_atomically(folder / "index.md", text.encode())
+    with short_lock(folder, "writing a page"):
+        files = write_artefact(table, studies[0].scale, folder)
+        picture = next((file.name for file in files if file.suffix == ".svg"), "")
+        text = effects_page(judged, found, picture=picture)
+        write_atomically(folder / "index.md", text.encode())
     return folder / "index.md"
 
 

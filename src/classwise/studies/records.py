@@ -21,12 +21,14 @@ import duckdb
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
+from classwise.locks import short_lock
 from classwise.record.card import ledger_folder, read_run_json
-from classwise.record.lines import line_of, parse_lines
+from classwise.record.lines import line_of, parse_lines, read_bytes
 from classwise.record.rows import VERSION, sql_types
 from classwise.record.shard_files import UNSEALED, digest, seal_file
 from classwise.record.shards import open_table, quoted, read_abouts
 from classwise.sealed import sealed_text
+from classwise.texts import read_some
 
 LINES = ("history.jsonl", "watch.jsonl")
 COPIED = ("remarks.json",)
@@ -44,29 +46,35 @@ def keep_record(run: Path, folder: Path) -> Path:
     if "identity" not in about:
         raise ClasswiseError(f"{run} is no training run; a record is made of one")
     target = folder / run.name
-    target.mkdir(parents=True, exist_ok=True)
+    with short_lock(target, "keeping a record"):
+        _copy(run, target)
+        write_atomically(target / "run.json", sealed_text(without_paths(about)))
+    return target
+
+
+def _copy(run: Path, target: Path) -> None:
+    """All but run.json."""
     wanted = _predictions(run, target / "predictions")
     for old in (target / "predictions").glob("*.parquet"):
         if old not in wanted:
             old.unlink()
     for name in (*LINES, *COPIED):
         if (run / name).exists():
-            content = (run / name).read_bytes()
-            write_atomically(target / name, _shorter(content) if name in LINES else content)
+            content = _shorter(run / name) if name in LINES else read_some(run / name)
+            write_atomically(target / name, content)
         else:
             (target / name).unlink(missing_ok=True)
     for name in FOLDERS:
         shutil.rmtree(target / name, ignore_errors=True)
         if (run / name).is_dir():
-            shutil.copytree(run / name, target / name)
-    write_atomically(target / "run.json", sealed_text(without_paths(about)))
-    return target
+            # what begins with a dot is being written this moment
+            shutil.copytree(run / name, target / name, ignore=shutil.ignore_patterns(".*"))
 
 
-def _shorter(content: bytes) -> bytes:
+def _shorter(path: Path) -> bytes:
     """Lines of a history with fewer digits, each with its checksum."""
     lines, before = [], 0
-    for record in parse_lines(content)[0]:
+    for record in parse_lines(read_bytes(path))[0]:
         lines.append(line_of(rounded(record), before))
         before = record["epoch"]
     return b"".join(lines)

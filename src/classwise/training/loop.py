@@ -166,7 +166,7 @@ class Trainer:
         config = self.config
         begin = self.beginning()
         whose = self.about["identity"]
-        saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device)
+        saved = Checkpoints(self.run, whose, self.model, self.optimiser, self.device, lock)
         found = saved.resume(begin)
         if found is None:
             before = self.checker.look(self.model, self.chain.needs(0), self._moment(0))
@@ -185,6 +185,7 @@ class Trainer:
                 state, record = self.boundary(state, counts, losses)
                 record["fluctuation"] = fluctuations(previous, record)
                 previous = record
+                lock.check()  # validation takes its time, too
                 logs.add("history.jsonl", record)
                 self.watch(state, logs)
                 saved.save(state, logs)

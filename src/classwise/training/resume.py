@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
 from classwise.files import append, set_aside, write_atomically
+from classwise.locks import FolderLock
 from classwise.record.lines import damaged_lines, line_of, parse_lines, read_bytes
 from classwise.sealed import Damaged
 from classwise.training.progress import tell
@@ -80,9 +81,12 @@ class Checkpoints:
     model: nn.Module
     optimiser: torch.optim.Optimizer
     device: torch.device
+    lock: FolderLock | None = None  # of the folder; None: nobody else knows of it
 
     def save(self, state: Progression, logs: Logs) -> None:
         """Write the state down; the one before it stays, too."""
+        if self.lock is not None:
+            self.lock.check()
         _keep_before(self.run.path)
         path = self.run.path / STATE
         save_state(path, self.identity, self.model, self.optimiser, state, logs.tensors)

@@ -115,7 +115,7 @@ def tune(
     sizes = _validation_sizes(source.train, config)
     judge = Judge.of(recipe, config, sum(sizes))
     _check_place(out)
-    with FolderLock(out, "tuning", wait=wait_for, remedy=_REMEDY):
+    with FolderLock(out, "tuning", wait=wait_for, remedy=_REMEDY) as lock:
         _claim(out, search, identity_of(recipe, config, source))
         trials = Trials(out, search.varied, search.seed)
         if search.beginning:
@@ -129,7 +129,7 @@ def tune(
                        device, threads)  # fmt: skip
 
         with Course(quiet=quiet, console=console) as course:
-            _Going(trials, budget, course).go(job)
+            _Going(trials, budget, course, lock).go(job)
         names = source.train.class_names
         return Tuned(search, judge, tuple(trials.all), names, tuple(sizes), out)
 
@@ -137,8 +137,8 @@ def tune(
 class _Going:
     """The loop: as many trials at a time as there are workers."""
 
-    def __init__(self, trials: Trials, budget: Budget, course: Course) -> None:
-        self.trials, self.budget, self.course = trials, budget, course
+    def __init__(self, trials: Trials, budget: Budget, course: Course, lock: FolderLock) -> None:
+        self.trials, self.budget, self.course, self.lock = trials, budget, course, lock
         self.began = time.monotonic()
 
     def go(self, job_of: Callable[[Told], Job]) -> None:
@@ -164,9 +164,11 @@ class _Going:
         over = minutes is not None and time.monotonic() - self.began >= 60 * minutes
         if over or len(self.trials.all) >= self.budget.trials:
             return None
+        self.lock.check()
         return self.trials.ask()
 
     def _take(self, outcome: Outcome) -> None:
+        self.lock.check()
         self.trials.tell(outcome)
         known = self.trials.all
         failed = [one for one in known if one.state == "failed"]

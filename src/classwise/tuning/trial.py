@@ -20,7 +20,7 @@ from classwise.classes.settings import Seen
 from classwise.data.dataset import DataSource
 from classwise.data.sources import data_to_train_on
 from classwise.errors import ClasswiseError
-from classwise.locks import FolderLock
+from classwise.locks import FolderLock, Held
 from classwise.models import names_own_model
 from classwise.sealed import Damaged
 from classwise.training.config import choose_device
@@ -106,6 +106,8 @@ def run_trial(job: Job) -> Outcome:
             trainer.go(True, lock)
     except Hopeless:
         return Outcome(job.number, identity, stopped=len(Run(path).history))
+    except Held:  # nothing is wrong with the trial: the search ends, and later goes on with it
+        raise
     except ClasswiseError as reason:
         return Outcome(job.number, identity, failed=str(reason))
     pair, weights = job.judge.pair(Run(path).history[-1])
