@@ -1,5 +1,8 @@
 """How many images go through a network at a time."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from asked import judge
@@ -53,9 +56,28 @@ def test_no_layer_of_a_pass_is_larger_than_what_is_kept(monkeypatch):
 
 
 def test_two_tensors_at_once_are_seen_too():
-    with at_once.LargestLayer() as seen:
+    with at_once.largest_layer(nn.Identity()) as seen:
         nn.functional.max_pool2d(torch.zeros(2, 1, SIDE, SIDE), 1, return_indices=True)
     assert seen.bytes == 8 * 2 * SIDE * SIDE  # the indices, in int64
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_layers_inside_torchscript_are_seen():
+    model = nn.Sequential(nn.Conv2d(1, 6, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    for one in (model, torch.jit.trace(model, images(2))):
+        with at_once.largest_layer(one) as seen, torch.no_grad():
+            one(images(2))
+        assert seen.bytes == 2 * 6 * 4 * SIDE * SIDE
+
+
+def test_a_look_imports_no_compiler():
+    script = (
+        "import sys, torch; from classwise.models.subject import Subject; "
+        "few = torch.rand(9, 1, 4, 4); model = torch.nn.Sequential(torch.nn.Flatten()).eval(); "
+        "subject = Subject(model, 16); subject.at_once(subject.take(few)); "
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_never_fewer_than_a_few_nor_more_than_asked_for(monkeypatch):

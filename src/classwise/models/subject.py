@@ -18,7 +18,7 @@ from classwise.content import content_of
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, check_logits, eval_mode
-from classwise.models.at_once import LEAST, LargestLayer, images_at_once
+from classwise.models.at_once import LEAST, images_at_once, largest_layer
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model
 from classwise.models.classifier import Around, all_outputs
@@ -172,7 +172,7 @@ class Subject:
         if self.black_box or few.device.type != "cpu":
             self._found["layout"] = self._layout(few)
             return
-        with LargestLayer() as seen:
+        with largest_layer(self.logits) as seen:
             self._found["layout"] = self._layout(few)
         self._found["asked at once"] = seen.at_once(len(few), self.width)
 
