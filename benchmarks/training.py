@@ -1,6 +1,6 @@
 """Training beside the papers' released code and a plain loop around torchattacks, in one run.
 
-python benchmarks/training.py [--parts steps,memory,growth,where,epoch] [--all] [--page FILE]
+python benchmarks/training.py [--parts steps,memory,growth,where,epoch,start] [--all] [--page FILE]
 
 Trains one CIFAR-10 network first if `runs/bench` does not hold it. The sides take turns on the same
 images, each in a process of its own, so read the ratios; the seconds are those of the machine.
@@ -22,6 +22,7 @@ import torch
 from measuring import Part, Steal, begin, end, gemm_peak, limit
 from nets import STEPPED, trained
 from sides import Task, Turn, turn
+from starting import part_start
 from training_costs import part_epoch, part_growth, part_memory, part_where
 
 NINE, EIGHTEEN = "resnet9(width=16)", "preactresnet18"
@@ -145,6 +146,7 @@ PARTS: dict[str, Part] = {
     "growth": part_growth,
     "where": part_where,
     "epoch": part_epoch,
+    "start": part_start,
 }
 
 
