@@ -59,7 +59,7 @@ bench: .venv/installed ## Measure attacks and corruptions beside other libraries
 	@missed=0; for part in attacks audits growth ledger store "corruptions --parts images,speed" "training --all"; do set -- $$part; file=$$1; shift; \
 	  $(BIN)/python benchmarks/$$file.py "$$@" || missed=1; done; exit $$missed
 
-bench-train: .venv/installed ## Measure training beside released code, write docs/benchmarks-training.md (about ten minutes; fetches CIFAR-10)
+bench-train: .venv/installed ## Measure training beside released code, write docs/benchmarks-training.md (a quarter of an hour; fetches CIFAR-10)
 	$(BIN)/classwise data get cifar10
 	$(BIN)/python benchmarks/training.py --page docs/benchmarks-training.md
 

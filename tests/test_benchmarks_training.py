@@ -57,6 +57,40 @@ def test_every_recipe_of_the_table_is_one_and_has_its_script():
 
 
 @pytest.mark.usefixtures("benchmarks")
+def test_what_depends_on_training_is_measured_on_the_trained_network_alone():
+    import training
+
+    assert training.rows_at(training.NINE) == training.ROWS
+    other = training.rows_at(training.EIGHTEEN)
+    assert not any(row.title.startswith(("FAT", "BAT")) for row in other)
+    assert len(other) == len(training.ROWS) - 4
+    assert [row.title for row in training.rows_at(training.EIGHTEEN, everything=False)] == ["AT"]
+
+
+@pytest.mark.usefixtures("benchmarks")
+def test_an_epoch_with_many_classes_is_timed_with_its_policies_and_its_state(tmp_path, monkeypatch):
+    import bookkeeping
+
+    monkeypatch.setattr(bookkeeping, "NET", "resnet9(width=8)")
+    monkeypatch.setattr(bookkeeping, "BATCH", 2)
+    data = bookkeeping.made_up(30, count=2, side=8)
+    monkeypatch.setattr(bookkeeping, "made_up", lambda classes: data)  # noqa: ARG005
+    step, after = bookkeeping.one_epoch("at(steps=1)+ccm+fairtat", 30, tmp_path / "run")()
+    assert step > 0
+    assert after > 0
+    assert (tmp_path / "run" / "state.safetensors").exists()
+    assert (tmp_path / "run" / "history.jsonl").read_text().count("\n") == 1
+
+
+@pytest.mark.usefixtures("benchmarks")
+def test_a_fresh_process_is_timed_by_the_clock_and_by_processors():
+    import starting
+
+    spent = starting.fresh("import time, sys; sys.argv[1]; time.sleep(0.2)")
+    assert spent.wall >= 0.2 > spent.processor > 0
+
+
+@pytest.mark.usefixtures("benchmarks")
 def test_ratios_are_of_rounds_and_of_the_best():
     import training
 

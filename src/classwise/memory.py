@@ -13,7 +13,7 @@ import torch
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # options of mallopt(3)
 _KEPT = 1 << 30  # bytes
-_LARGEST = 32 << 20  # bytes of a block that is kept; glibc allows no more
+LARGEST_KEPT = 32 << 20  # bytes of a block that is kept; glibc allows no more
 
 
 @cache
@@ -31,7 +31,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, or another system
         return False
-    return bool(mallopt(_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
+    return bool(mallopt(_MMAP_THRESHOLD, LARGEST_KEPT)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
 
 
 class PeakMemory:

@@ -117,5 +117,5 @@ class TestSparePixels:
         assert torch.equal(cut, taken)
 
     def test_other_transforms_do_not_throw_them_away_unseen(self):
-        with pytest.raises(ClasswiseError, match=r"spare=4 .* IDBH does not; leave spare out"):
+        with pytest.raises(ClasswiseError, match=r"spare=4 .* IDBH does not; set spare=0"):
             fit_augment(IDBH("colour", 0.5, 0.5), Allowed(6, spare=4))

@@ -3,15 +3,18 @@
 The networks are narrower than the page's; names, layouts and options are the page's own.
 """
 
+import gzip
 import json
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import numpy as np
 import published_nets as nets
 import pytest
 import torch
+from onnx_files import model_of, one_node
 from places import ROOT
 from safetensors.torch import save_file
 from typer.testing import CliRunner
@@ -51,6 +54,10 @@ def trained():
     model = Net()
     model.load_state_dict(torch.load("own.pth", weights_only=True))
     return model
+
+
+def answers(images):
+    return images.flatten(1)[:, :10]
 """
 
 
@@ -87,6 +94,21 @@ def published():
     }
 
 
+def whole(model):
+    """A network in files that are opened without its code."""
+    weight = np.random.default_rng(0).normal(size=(3072, 10)).astype(np.float32)
+    nodes = [one_node("Flatten", "x", outputs=["f"]), one_node("MatMul", "f", "w")]
+    content = model_of(nodes, (3, 32, 32), {"w": weight}).SerializeToString()
+    Path("net.onnx").write_bytes(content)
+    Path("net.onnx.gz").write_bytes(gzip.compress(content))
+    some = torch.rand(2, 3, 32, 32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.jit is old
+        torch.jit.save(torch.jit.trace(model, some), "scripted.pt")
+    free = {"x": {0: torch.export.Dim("n")}}
+    torch.export.save(torch.export.export(model, (some,), dynamic_shapes=free), "exported.pt2")
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     home = tmp_path_factory.mktemp("page")
@@ -102,6 +124,7 @@ def place(tmp_path_factory):
         torch.save({n.replace("fc", "classifier"): v for n, v in state.items()}, "renamed.pth")
         for name, held in published().items():
             torch.save(held, name)
+        whole(mynets.Net().eval())
         draw = np.random.default_rng(0)
         images = draw.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
         np.savez("images.npz", images=images, labels=np.arange(40) % 10)
@@ -137,7 +160,7 @@ def test_a_line_of_the_page(line, place, monkeypatch):
 
 
 def test_the_page_has_its_lines_and_every_model():
-    assert len(LINES) == 17
+    assert len(LINES) == 24
     ours = PAGE.partition("## Our architectures")[2]
     for name in MODELS:
         assert f"`{name}`" in ours or f"`-{name.rpartition('-')[2]}`" in ours, name

@@ -117,8 +117,10 @@ def same_logits(spec, other, size):
     ("spec", "size"),
     [
         ("resnet18-224", 64),
+        ("resnet34-224", 32),
         ("resnet50", 64),
         ("densenet121-224", 64),
+        ("densenet169-224", 32),
         ("googlenet-224", 64),
         ("inception-v3-299", 80),
         ("vit-s-224", 224),

@@ -6,6 +6,7 @@ from asked import judge
 from torch import nn
 
 from classwise.attacks.ball import LINF
+from classwise.attacks.search.suite import _working_width
 from classwise.models import at_once
 from classwise.models.at_once import LEAST, images_at_once
 from classwise.models.subject import Subject
@@ -39,6 +40,31 @@ def test_as_many_as_fit_by_what_autograd_keeps(maps, monkeypatch):
     monkeypatch.setattr(at_once, "_KEPT", 20 * each)
     found = images_at_once(Counting(maps), images(300), 256)
     assert 10 <= found <= 20  # a small copy of two pixels is kept as well, and maybe the input
+
+
+def test_no_layer_of_a_pass_is_larger_than_what_is_kept(monkeypatch):
+    """Whatever the sum: one block that goes back to the system is fetched anew in every pass."""
+    monkeypatch.setattr(at_once, "_LAYER", 12 * 4 * SIDE * SIDE)
+    assert images_at_once(Counting(1), images(300), 256) == 12
+    subject = Subject(Counting(1).eval(), 2, width=256)
+    taken = subject.take(images(16))
+    assert _working_width(subject, taken, 16) == 12  # a third more had no room
+    assert at_once.LARGEST_KEPT == 32 << 20  # the most that glibc allows
+
+
+def test_two_tensors_at_once_are_seen_too():
+    with at_once.largest_layer(nn.Identity()) as seen:
+        nn.functional.max_pool2d(torch.zeros(2, 1, SIDE, SIDE), 1, return_indices=True)
+    assert seen.bytes == 8 * 2 * SIDE * SIDE  # the indices, in int64
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_layers_inside_torchscript_are_seen():
+    model = nn.Sequential(nn.Conv2d(1, 6, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()).eval()
+    for one in (model, torch.jit.trace(model, images(2))):
+        with at_once.largest_layer(one) as seen, torch.no_grad():
+            one(images(2))
+        assert seen.bytes == 2 * 6 * 4 * SIDE * SIDE
 
 
 def test_never_fewer_than_a_few_nor_more_than_asked_for(monkeypatch):

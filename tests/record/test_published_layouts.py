@@ -140,12 +140,21 @@ def test_runs_begin_from_such_files_and_learn_from_them(tmp_path, tiny):
     run = train("clean", out=tmp_path / "a", begin=f"{file}@state_dict_ema", **quick)
     assert run.about["begin"]["new"] == ["mean", "deviation"]
     teacher = f"absld(teacher='{file}@state_dict', steps=1)"
-    with refused("--arch"):
+    with refused("teacher_model=resnet18, timm:NAME"):
         train(teacher, out=tmp_path / "b", **quick)
     quick |= {"teacher_model": "resnet18(width=4)"}
-    with refused("normalised"):
+    with refused("normalised; say it: teacher_normalise=none"):
         train(teacher, out=tmp_path / "b", **quick)
     train(teacher, out=tmp_path / "b", teacher_normalise="none", **quick)
+    run = train(teacher, out=tmp_path / "d", teacher_normalise=[[0.5], 0.25], **quick)
+    assert run.config.teacher_normalise == ((0.5,), (0.25,))  # as it was written down
+    with refused("deviations above 0"):
+        train(teacher, out=tmp_path / "e", teacher_normalise=[[0.5], [0]], **quick)
+    last = list(weights)[-1].partition(".")[0]
+    torch.save({n.replace(last, "top"): t for n, t in weights.items()}, file)
+    quick["teacher_normalise"] = "none"
+    with refused("does not fit", "the teacher's file anew"):
+        train(teacher.partition("@")[0] + "', steps=1)", out=tmp_path / "e", **quick)
     quick |= {"teacher_model": "", "teacher_normalise": "none"}
     with refused("teacher_normalise=none", "no teacher"):
         train("clean", out=tmp_path / "c", **quick)

@@ -1,6 +1,8 @@
 """Radius of training and radius of judgement, and steps as shares of eps."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,15 +12,18 @@ from refusals import refused
 
 from classwise.attacks.ball import LINF
 from classwise.attacks.fixed_steps import FixedSteps
-from classwise.attacks.inner import InnerAttack
+from classwise.attacks.inner import InnerAttack, Moment
+from classwise.classes.settings import Seen
 from classwise.data.batches import Batches
 from classwise.data.splits import split_indices
 from classwise.methods import at
+from classwise.models import twin
 from classwise.recipe import compose
 from classwise.recipe_text import make_method, parse_recipe, read_recipe
 from classwise.spelling import Share
 from classwise.training.config import TrainConfig
-from classwise.training.loop import train
+from classwise.training.loop import Trainer, train
+from classwise.training.run import Run
 
 LEVEL = 1 / 255
 
@@ -211,3 +216,38 @@ class TestGatesNeedAnAttack:
     def test_other_averages_need_none(self, tiny, tmp_path):
         run = quick_train("at(steps=1)+ema(start=1)", tmp_path / "run", tiny(), valid="0")
         assert "ema-last" in run.weights
+
+
+class TestTracedOnce:
+    @pytest.fixture
+    def traced(self, monkeypatch):
+        """The networks that were traced."""
+        found, rewritten = [], twin._rewritten
+
+        def counted(model):
+            found.append(model)
+            return rewritten(model)
+
+        monkeypatch.setattr(twin, "_rewritten", counted)
+        return found
+
+    def test_a_network_and_its_averages_are_traced_once_in_a_run(self, tiny, tmp_path, traced):
+        run = quick_train(
+            "at(steps=1)+ema(start=0)+swa(start=0)", tmp_path / "run", tiny(), epochs=3
+        )
+        assert {"ema", "swa", "live"} == run.history[-1]["valid"].keys()
+        assert len(traced) == 2  # the network, and the one that carries the averages in turn
+
+    def test_the_twin_has_the_weights_of_every_look(self, tiny, traced):
+        recipe, config = parse_recipe("at(steps=1)"), TrainConfig(model="resnet9(width=8)", eps=0.1)
+        seen, judge = Seen("valid", "pgd-3"), torch.device("cpu")
+        trainer = Trainer(Run(Path("none")), recipe, config, tiny(per_class=40), judge)
+        for epoch in (1, 1, 2):
+            for weight in trainer.model.parameters():
+                weight.data.mul_(torch.randn_like(weight).mul_(0.3).add_(1))
+            moment = Moment(0, epoch, 3)
+            found = trainer.checker.look(trainer.model, frozenset({seen}), moment)
+            fresh = replace(trainer.checker, _asked={})
+            wanted = fresh.look(trainer.model, frozenset({seen}), moment)
+            assert found[seen].confusion.equal(wanted[seen].confusion)
+        assert len(traced) == 1 + 3

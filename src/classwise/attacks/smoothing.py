@@ -24,7 +24,6 @@ from classwise.draws import Draws
 from classwise.errors import ClasswiseError
 from classwise.models.subject import Subject
 from classwise.spelling import QUARTER, Call, Share, spell_eps
-from classwise.statistics.smoothing import certify, farthest, predict
 from classwise.types import Batch, Images, Labels
 
 _MOST = 10_000_000  # draws for one image
@@ -69,6 +68,8 @@ class Smoothing:
         The class is the one that is certified, if that is another, and K where none is, or the
         label not far enough.
         """
+        from classwise.statistics.smoothing import certify  # scipy takes a second to import
+
         selection = noisy_counts(
             subject, batch, self.sigma, self.chosen_on, Draws(seed, "smoothing selection")
         )
@@ -115,6 +116,8 @@ class SmoothedPgd:
         self, subject: Subject, batch: Batch, threat: Threat, seed: int, tell: Tell
     ) -> Judged:
         """Attack every image, and ask about the final iterate under fresh noise."""
+        from classwise.statistics.smoothing import predict  # scipy takes a second to import
+
         few = max(1, subject.at_once(batch.images) // self.at_a_step)
         moved = batch.images.clone()
         for rows in torch.split(torch.arange(len(batch), device=moved.device), few):
@@ -211,6 +214,8 @@ def check_ball(attack: Attack, threat: Threat) -> None:
             "0.25"
         )
     if isinstance(attack, Smoothing):
+        from classwise.statistics.smoothing import farthest
+
         most = farthest(attack.sigma, attack.draws, attack.alpha)
         stated = threat.stated
         nearest = min(stated) if isinstance(stated, list) else stated

@@ -1,10 +1,12 @@
 """A quick look at a model before its verdicts are believed: is it asked as it was trained?
 
-Every audit takes it, on a few of its images; it costs a pass over them, and three more over those
-that the model is wrong about.
+Every audit takes it, on a few of its images; it costs a pass over them, and, where the model is
+wrong about enough of them for a flag, three more over those.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from scipy import stats
@@ -57,30 +59,32 @@ def set_up_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) ->
 
 def _scale_flags(model: LogitModel, batch: Batch, logits: Logits, width: int) -> list[Flag]:
     """Feed the images as other pipelines would, and see whether the model likes that better."""
-    x = batch.images
+    x, right = batch.images, logits.argmax(1) == batch.labels
+    if not _better(int((~right).sum()), 0, len(right)):
+        return []  # even if it were right about all of these
     mean = x.mean((0, 2, 3), keepdim=True)
     deviation = x.std((0, 2, 3), keepdim=True).clamp(min=1e-3)
-    probes = {
+    probes: dict[str, tuple[Callable[[Images], Images], str]] = {
         "double-normalisation": (
-            x * deviation + mean,
+            lambda few: few * deviation + mean,
             "images with one normalisation undone are classified better: is it applied twice?",
         ),
         "missing-normalisation": (
-            (x - mean) / deviation,
+            lambda few: (few - mean) / deviation,
             "normalised images are classified better: the model lacks its normalisation; give it "
             "with --normalise cifar10 or imagenet, or --mean and --std (in Python: normalise=)",
         ),
         "grey-levels": (
-            x * 255,
+            lambda few: few * 255,
             "images in 0 … 255 are classified better than in [0, 1]; say so with --mean 0 --std "
             f"{1 / 255:.8f} (in Python: normalise=(0, {1 / 255:.8f}))",
         ),
     }
-    right, flags = logits.argmax(1) == batch.labels, []
+    flags = []
     for name, (probe, words) in probes.items():
 
-        def now_right(few: Tensor, probe: Images = probe) -> int:
-            parts = torch.split(probe[few], width)
+        def now_right(few: Tensor, probe: Callable[[Images], Images] = probe) -> int:
+            parts = torch.split(probe(x[few]), width)
             with torch.no_grad():
                 called = [model(part).argmax(1) for part in parts if len(part)]
             return int((torch.cat(called) == batch.labels[few]).sum()) if called else 0

@@ -7,6 +7,7 @@ import hashlib
 import tarfile
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -50,7 +51,8 @@ class Form:
                     f"{place} has no {self.folder}/{name} (md5 {wanted}); it is incomplete or "
                     f"another data set; {again}"
                 )
-            self.check(name, files[name], place, again)
+        with ThreadPoolExecutor() as pool:  # the first that is wrong is told
+            list(pool.map(lambda name: self.check(name, files[name], place, again), self.md5))
         return {name: files[name] for name in self.md5}
 
     def check(self, name: str, content: bytes, place: Path, again: str) -> None:

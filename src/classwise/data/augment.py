@@ -130,7 +130,7 @@ def fit_augment(
     if allowed.spare and not isinstance(augment, CropFlip):
         raise ClasswiseError(
             f"images were stored with spare={allowed.spare} pixels, out of which crop cuts its "
-            f"windows, but {type(augment).__name__} does not; leave spare out, or use crop"
+            f"windows, but {type(augment).__name__} does not; set spare=0, or use crop"
         )
     fitted = augment.for_data(allowed) if isinstance(augment, Fitting) else augment
     return fitted if noise is None else Noisy(fitted, noise)

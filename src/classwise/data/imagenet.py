@@ -26,6 +26,7 @@ from classwise.files import given_path
 from classwise.texts import read_some
 
 Part = Literal["all", "val"]
+SIDE, SPARE = 224, 32  # pixels; "resize to 256, cut out 224"
 DEVKIT = "ILSVRC2012_devkit_t12/data"
 TABLES = ("LOC_val_solution.csv", "val.csv")  # file name and synset
 WORDS = ("LOC_synset_mapping.txt", "words.txt")
@@ -40,34 +41,39 @@ METACLASSES = (
 
 def imagenet(
     path: str | None = None,
-    size: int | Sequence[int] = 224,
+    size: int | Sequence[int] = SIDE,
     fit: Fit = "crop",
     part: Part = "all",
     names: str = "",
     skip_bad: bool = False,
+    spare: int | None = None,
 ) -> DataSource:
     """ImageNet: PATH/train and PATH/val with a folder per synset; val is the test part.
 
     `val` may be flat, with the devkit or Kaggle's LOC_val_solution.csv beside it; PATH may also be
     one flat folder of files such as n01440764_18.JPEG. `part=val` reads no training photos.
     Classes are in the order of their synsets. Their names come from a file beside the photos;
-    `names=imagenet-x` takes names and 17 superclasses from that package, if it is installed.
+    `names=imagenet-x` takes names and 17 superclasses from that package, if it is installed. At 224
+    pixels training photos are kept 32 pixels larger, out of which training cuts random windows;
+    `spare=0` keeps none so, and `spare=32` the test photos, too, of which audits see the middle.
     """
     if part not in ("all", "val"):
         raise unknown("part", str(part), ["all", "val"])
     if names not in ("", PACKAGE):
         raise unknown("names", str(names), [PACKAGE])
     pillow("imagenet:PATH")
-    root, how = find("imagenet", path), Looks(size, fit, skip_bad)
+    root, how = find("imagenet", path), Looks(size, fit, skip_bad, spare=spare or 0)
     beside = [root] if path is None else list(dict.fromkeys([root, given_path(path)]))
     table = _installed_table() if names else _table_beside(beside)
     parts = _parts(root, beside, table, part)
     synsets = parts[0].class_names
     called = names_of(list(synsets), table.words)
     above = _superclasses(synsets, table.above)
+    trains = replace(how, spare=SPARE if spare is None and size == SIDE else how.spare)
     sets = [
         replace(one, class_names=called, **above)
-        for one in decode_parts("imagenet", root, parts, how)
+        for listing, looks in zip(parts, [trains, how][-len(parts) :], strict=True)
+        for one in decode_parts("imagenet", root, [listing], looks)
     ]
     train = sets[0] if len(sets) > 1 else _none_of(sets[0])
     return DataSource("imagenet", train, sets[-1])

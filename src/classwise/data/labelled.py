@@ -33,15 +33,16 @@ def csv_table(
     moved: int | None = None,
     group: str = "",
     absolute: bool = False,
+    spare: int = 0,
 ) -> DataSource:
     """A CSV of images: path,label, perhaps split (train or test), and columns of your own.
 
     Paths are relative to the table and stay below its folder; `absolute=true` allows others. A
     label is a name, or a number from 0 (`names.txt` beside the table then names them).
     `group=track` keeps the images of a track on one side of every split; audits report each column
-    of your own. `size`, `fit`, `skip_bad`, `mirrored` and `moved` as for a folder.
+    of your own. `size`, `fit`, `skip_bad`, `mirrored`, `moved` and `spare` as for a folder.
     """
-    how, table = Looks(size, fit, skip_bad, mirrored, moved), given_path(path)
+    how, table = Looks(size, fit, skip_bad, mirrored, moved, spare), given_path(path)
     check_flag("absolute", absolute)
     rows = ImageRows(table, absolute)
     rows.read()

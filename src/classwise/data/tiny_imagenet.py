@@ -28,11 +28,11 @@ MOST_FILE = 1 << 24  # bytes of one of them; words.txt has 2.7 MB
 PART = 1 << 20
 
 
-def tiny_imagenet(path: str | None = None) -> DataSource:
+def tiny_imagenet(path: str | None = None, spare: int = 0) -> DataSource:
     """Tiny ImageNet: 110000 photos of 64×64 in 200 classes; its validation part is the test part.
 
     `classwise data get tiny-imagenet` fetches it. Classes are in the order of their synsets, as
-    image folders are.
+    image folders are. `spare=8` keeps the photos enlarged by 8 pixels, as for a folder.
     """
     root = find("tiny-imagenet", path)
     if root.is_file():
@@ -40,7 +40,7 @@ def tiny_imagenet(path: str | None = None) -> DataSource:
             f"{root} is still packed; run `classwise data get tiny-imagenet --to {root.parent}`, "
             "which unpacks it"
         )
-    looks = Looks(size=SIDE)
+    looks = Looks(size=SIDE, spare=spare)
     return open_listings("tiny-imagenet", "tiny-imagenet", root, list_tiny(root), looks)
 
 

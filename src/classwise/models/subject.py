@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from classwise.content import content_of
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, check_logits, eval_mode
-from classwise.models.at_once import LEAST, LargestLayer, images_at_once
+from classwise.models.at_once import LEAST, images_at_once, largest_layer
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model
 from classwise.models.classifier import Around, all_outputs
@@ -26,7 +26,7 @@ from classwise.models.onnx_network import open_onnx
 from classwise.models.outputs import Output
 from classwise.models.preparation import Normalisation, Preparation
 from classwise.models.prepared import Front, behind, refuse_twice
-from classwise.models.twin import quick_twin
+from classwise.models.twin import Following
 from classwise.types import Images, LogitModel, Logits
 
 
@@ -35,7 +35,7 @@ class Subject:
     """A model that answers for images in [0, 1]; every part of an audit asks this one.
 
     `known_by` tells a model without weights from others. The weights must not move while a subject
-    is in use: make another one afterwards.
+    is in use: make another one afterwards (`moved`).
     """
 
     model: LogitModel
@@ -45,6 +45,7 @@ class Subject:
     known_by: str | None = None
     words: tuple[str, ...] = ()  # what was put before and behind it, and how it is run
     normalisation: Normalisation | None = None  # put in front of it
+    epoch: int = 0  # of training, where the weights move
     _found: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -97,6 +98,14 @@ class Subject:
             known_by = f"{known_by} mean of {passes}"
         asked = mean_of_passes(known, passes)
         return cls(asked, count, width, passes, known_by, tuple(words), wants.normalisation)
+
+    def moved(self, epoch: int) -> Subject:
+        """The same model with the weights of now; what depends on its shape alone stays known.
+
+        The twin follows, and is compared with the model again in another epoch.
+        """
+        stays = {name: found for name, found in self._found.items() if name != "twin"}
+        return replace(self, epoch=epoch, _found=stays)
 
     @property
     def black_box(self) -> bool:
@@ -154,8 +163,11 @@ class Subject:
 
     def quick(self, images: Images) -> LogitModel:
         """A quicker twin to search on, or the model itself; built and compared with it once."""
+        if not isinstance(self.logits, nn.Module):
+            return self.logits
         if "twin" not in self._found:
-            self._found["twin"] = quick_twin(self.logits, images[:4])
+            following = self._found.setdefault("following", Following(self.logits))
+            self._found["twin"] = following.now(images[:4], self.epoch)
         twin: LogitModel = self._found["twin"]
         return twin
 
@@ -172,7 +184,7 @@ class Subject:
         if self.black_box or few.device.type != "cpu":
             self._found["layout"] = self._layout(few)
             return
-        with LargestLayer() as seen:
+        with largest_layer(self.logits) as seen:
             self._found["layout"] = self._layout(few)
         self._found["asked at once"] = seen.at_once(len(few), self.width)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,31 @@ from classwise.record.tensors import written_here
 from classwise.spelling import parse_call
 
 
+class Options(NamedTuple):
+    """What the user calls the options, where a file is opened."""
+
+    arch: str = "--arch {} (in Python: classwise.load_model({}, arch=…))"
+    normalise: str = (
+        "--normalise none, cifar10 or imagenet, or --mean and --std (in Python: normalise=…)"
+    )
+    instead: str = "--normalise, --mean and --std"
+    rename: str = "--rename {}={}"
+    renamed: str = "add {}"
+    left_out: str = "add --rename {}="
+
+
+_OPTIONS = Options()
+TEACHERS = Options(
+    "teacher_model={}",
+    "teacher_normalise=none, cifar10 or imagenet, or a pair of means and deviations, as in "
+    "teacher_normalise=[[0.5, 0.5, 0.5], [0.2, 0.2, 0.2]]",
+    "teacher_normalise",
+    "{} called {}",
+    "write the teacher's file anew with {}",
+    "write the teacher's file anew without {}",
+)
+
+
 @dataclass(frozen=True)
 class Opening:
     """How the user wants a file of somebody's opened."""
@@ -36,6 +61,7 @@ class Opening:
     arch: str | None = None  # whose tensors they are: resnet18, timm:NAME, module:callable, …
     rename: Mapping[str, str] = field(default_factory=dict)  # parts that have other names there
     normalise: Any = None  # what an architecture of ours is to do; a file may carry it
+    options: Options = _OPTIONS
 
     @classmethod
     def of(cls, arch: str | None, rename: list[str] | None, normalise: Any) -> Opening:
@@ -73,7 +99,7 @@ def open_model(
         return _own(path, how)
     tensors, _ = read_state_dict(path, key)  # what is wrong with the file itself comes first
     if how.arch is None:
-        raise no_architecture(path, tensors)
+        raise no_architecture(path, tensors, how.options)
     count = _outputs(tensors, path) if num_classes is None else num_classes
     said = None if how.normalise is None else Normalisation.of(how.normalise)
     plain = [0.0] * channels, [1.0] * channels
@@ -84,12 +110,12 @@ def open_model(
     ours = names_built_in(how.arch)
     if said is not None and fitted.normalisation is not None:
         raise ClasswiseError(
-            f"{path} carries its normalisation ({fitted.normalisation}); leave out --normalise, "
-            "--mean and --std"
+            f"{path} carries its normalisation ({fitted.normalisation}); leave out "
+            f"{how.options.instead}"
         )
     if ours and fitted.normalisation is None:
-        fitted.tensors.update(_normalisation(said, model.state_dict(), path, how.arch))
-    load_whole(model, fitted, path, how.arch)
+        fitted.tensors.update(_normalisation(said, model.state_dict(), path, how))
+    load_whole(model, fitted, path, how.arch, how.options)
     outside = fitted.normalisation or said
     if not ours and outside is not None:
         model = normalised(model, outside, channels)
@@ -110,7 +136,9 @@ def fit_to(
     return fitted
 
 
-def load_whole(model: nn.Module, fitted: Fitted, path: Path, spec: str) -> None:
+def load_whole(
+    model: nn.Module, fitted: Fitted, path: Path, spec: str, options: Options = _OPTIONS
+) -> None:
     """Give a model fitted tensors, all that it wants and nothing else."""
     state = model.state_dict()
     wanted = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -122,7 +150,7 @@ def load_whole(model: nn.Module, fitted: Fitted, path: Path, spec: str) -> None:
     if misfits:
         raise ClasswiseError(
             f"{path} does not fit {spec} ({len(found)} tensors, {len(wanted)} wanted): "
-            f"{misfits.words}; {_way_out(misfits, path, spec, fitted)}"
+            f"{misfits.words}; {_way_out(misfits, path, spec, fitted, options)}"
         )
     odd = [n for n, t in found.items() if t.is_floating_point() and not bool(t.isfinite().all())]
     if odd:
@@ -130,15 +158,15 @@ def load_whole(model: nn.Module, fitted: Fitted, path: Path, spec: str) -> None:
     model.load_state_dict({**state, **found})
 
 
-def no_architecture(path: Path, tensors: Mapping[str, Tensor]) -> ClasswiseError:
+def no_architecture(path: Path, tensors: Mapping[str, Tensor], options: Options) -> ClasswiseError:
     """What to say of weights that do not say whose they are."""
     likely = ", ".join(architectures_of(fit(tensors, {}).tensors))
     hint = "docs/models.md lists what there is"
     hint = f"by their names they may be {likely}" if likely else hint
+    names = "resnet18, timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:CALLABLE"
     return ClasswiseError(
         f"{path} holds plain tensors (of a pickle nothing else is read) and does not say what "
-        "network they belong to; name it: --arch resnet18, timm:NAME, torchvision:NAME, hf:FOLDER "
-        f"or MODULE:CALLABLE (in Python: classwise.load_model({str(path)!r}, arch=…)); {hint}"
+        f"network they belong to; name it: {options.arch.format(names, repr(str(path)))}; {hint}"
     )
 
 
@@ -149,7 +177,9 @@ def _own(path: Path, how: Opening) -> Opened:
     model, about = load_model(path, how.arch)
     if how.normalise is not None:
         if names_built_in(about["network"]["spec"]):
-            raise ClasswiseError(f"{path} normalises its images itself; leave out --normalise")
+            raise ClasswiseError(
+                f"{path} normalises its images itself; leave out {how.options.instead}"
+            )
         channels = about["network"]["channels"]
         model = normalised(model, Normalisation.of(how.normalise), channels)
     return Opened(model.eval(), about)
@@ -166,18 +196,17 @@ def _outputs(tensors: Mapping[str, Tensor], path: Path) -> int:
 
 
 def _normalisation(
-    said: Normalisation | None, wanted: Mapping[str, Tensor], path: Path, arch: str
+    said: Normalisation | None, wanted: Mapping[str, Tensor], path: Path, how: Opening
 ) -> dict[str, Tensor]:
     """The buffers of a classifier of ours, where the user said what they are."""
     if said is None:
         raise ClasswiseError(
-            f"{path} does not say how its images are normalised; say it: --normalise none, "
-            "cifar10 or imagenet, or --mean and --std (in Python: normalise=…)"
+            f"{path} does not say how its images are normalised; say it: {how.options.normalise}"
         )
     channels = wanted["mean"].shape[1]
     if len(said.mean) not in (1, channels):
         raise ClasswiseError(
-            f"the normalisation is for {len(said.mean)} channels, but {arch} is built for "
+            f"the normalisation is for {len(said.mean)} channels, but {how.arch} is built for "
             f"{channels}; give one mean and deviation per channel"
         )
     return {
@@ -186,7 +215,7 @@ def _normalisation(
     }
 
 
-def _way_out(misfits: Misfits, path: Path, spec: str, fitted: Fitted) -> str:
+def _way_out(misfits: Misfits, path: Path, spec: str, fitted: Fitted, options: Options) -> str:
     """What the user can do about tensors that do not fit."""
     if not misfits.missing and not misfits.left and len(misfits.shapes) <= 2:
         parts = {name.rpartition(".")[0] for name in misfits.shapes}
@@ -197,11 +226,13 @@ def _way_out(misfits: Misfits, path: Path, spec: str, fitted: Fitted) -> str:
                 f"--model {spec}"
             )
     if misfits.pairs and len(misfits.pairs) <= 3:
-        options = " ".join(f"--rename {old}={new}" for old, new in misfits.pairs.items())
-        return f"are these the same under other names? Then add {options}"
+        rename = [options.rename.format(old, new) for old, new in misfits.pairs.items()]
+        words = options.renamed.format(" ".join(rename))
+        return f"are these the same under other names? Then {words}"
     if misfits.left and not misfits.missing and not misfits.shapes:
         part = misfits.left[0].partition(".")[0]
-        return f"if the network gives the same answers without them, add --rename {part}="
+        without = options.left_out.format(part)
+        return f"if the network gives the same answers without them, {without}"
     if parse_call(spec).name.startswith("preactresnet18") and "features.norm.bias" in (
         *misfits.missing,
         *misfits.left,

@@ -16,7 +16,7 @@ from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.models.layout import training_layout
 from classwise.recipe import Recipe
-from classwise.record.opening import Opening, open_model
+from classwise.record.opening import TEACHERS, Opening, open_model
 from classwise.record.run_folder import weights_file
 from classwise.record.state_dict import file_and_key
 from classwise.spelling import one_line
@@ -76,7 +76,8 @@ def frozen_teacher(
                 f"{owner}(teacher='runs/teacher/weights/best.safetensors')"
             )
         return None
-    how = Opening(config.teacher_model or None, normalise=config.teacher_normalise or None)
+    says = config.teacher_normalise or None
+    how = Opening(config.teacher_model or None, normalise=says, options=TEACHERS)
     file = path if file_and_key(path)[1] else weights_file(path)
     opened = open_model(file, how, num_classes, network["channels"])
     if opened.about and opened.about["network"]["num_classes"] != num_classes:

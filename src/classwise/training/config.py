@@ -25,10 +25,13 @@ from classwise.data.dataset import DataSource
 from classwise.data.given import GIVEN
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.limits import LARGEST_NUMBER
+from classwise.models.preparation import Normalisation
 from classwise.script import Drop
 from classwise.spelling import parse_eps, said_value, split_outside_brackets
 from classwise.training.compiling import Compile
 from classwise.training.watched import Watched, parse_watched
+
+Numbers = tuple[tuple[float, ...], tuple[float, ...]]  # means and deviations by channel
 
 
 def _norm(value: str | float) -> str:
@@ -67,6 +70,14 @@ def _drops(value: tuple[Drop, ...]) -> tuple[Drop, ...]:
     return value
 
 
+def _normalising(value: Any) -> Any:
+    """A name, or numbers as tuples."""
+    if isinstance(value, str):
+        return value
+    found = Normalisation.of(value)
+    return found.mean, found.deviation
+
+
 def _final(value: float, info: ValidationInfo) -> float:
     schedule, lr = info.data.get("schedule", "cosine"), info.data.get("lr", math.inf)
     if value and schedule != "cosine":
@@ -89,7 +100,8 @@ class TrainConfig(BaseModel):
     subset: Annotated[int, Field(ge=0)] = 0  # train on so many images, balanced; 0 is all
     model: str = "cnn"
     teacher_model: str = ""  # architecture of a teacher whose file does not say it, or may not
-    teacher_normalise: str = ""  # cifar10, imagenet or none, where its file does not say that
+    # cifar10, imagenet, none or means and deviations, where its file does not say that
+    teacher_normalise: Annotated[str | Numbers, BeforeValidator(_normalising)] = ""
     begin: Annotated[str | None, BeforeValidator(_path)] = None  # RUN, RUN@best or weights file
     freeze: Annotated[tuple[str, ...], BeforeValidator(_words)] = ()  # parts that do not train
     norm: Annotated[str, BeforeValidator(_norm)] = "Linf"

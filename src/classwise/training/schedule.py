@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from classwise.training.config import TrainConfig
+from classwise.training.optimisers import without_compiler
 from classwise.training.parts import parameter_groups
 
 
@@ -97,10 +98,14 @@ def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimiz
     """Weight decay on all parameters, as the papers' code does; Adam's is part of the gradient."""
     groups = parameter_groups(model, config.rates)
     if config.optimiser == "adamw":
-        return torch.optim.AdamW(groups, config.lr, weight_decay=config.weight_decay)
+        return without_compiler(torch.optim.AdamW)(
+            groups, config.lr, weight_decay=config.weight_decay
+        )
     if config.optimiser == "adam":
-        return torch.optim.Adam(groups, config.lr, weight_decay=config.weight_decay)
-    return torch.optim.SGD(
+        return without_compiler(torch.optim.Adam)(
+            groups, config.lr, weight_decay=config.weight_decay
+        )
+    return without_compiler(torch.optim.SGD)(
         groups,
         config.lr,
         config.momentum,

@@ -175,6 +175,7 @@ class Checker:
     base: ClassSettings  # at this eps
     teacher: nn.Module | None = None
     _read: dict[str, Condition] = field(default_factory=dict)  # names are read once
+    _asked: dict[int, Subject] = field(default_factory=dict)  # models are traced once
 
     def look(
         self, model: nn.Module, needs: frozenset[Seen], moment: Moment
@@ -185,12 +186,18 @@ class Checker:
             wanted = sorted(seen for seen in needs if seen.split == split)
             wanted = [seen for seen in wanted if seen != Seen("train", "robust")]
             if wanted and len(batches.labels):
-                subject = Subject(model, self.num_classes, batches.batch_size)
+                subject = self._subject(model, batches.batch_size, moment.epoch)
                 data = View(batches.images, batches.labels, batches.origin)
                 conditions = tuple(self._condition(seen.attack, moment) for seen in wanted)
                 rows = run_audit(Plan(subject, data, conditions))
                 found |= {s: self._counts(r) for s, r in zip(wanted, rows, strict=True)}
         return found
+
+    def _subject(self, model: nn.Module, width: int, epoch: int) -> Subject:
+        """A model as it is now. Those that were asked live on, so that no other has their id."""
+        known = self._asked.get(id(model)) or Subject(model, self.num_classes, width)
+        self._asked[id(model)] = known.moved(epoch)
+        return self._asked[id(model)]
 
     def _condition(self, attack: str, moment: Moment) -> Condition:
         if attack == "robust":

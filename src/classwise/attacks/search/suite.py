@@ -133,8 +133,9 @@ def _working_width(subject: Subject, images: Images, count: int) -> int:
     if images.device.type != "cpu":
         return subject.width
     best = min(_SMALL, subject.at_once(images))
-    # a third more at once costs less than a second helping of a few
-    return min(subject.width, count if best < count <= 4 * best // 3 else best)
+    # a third more at once costs less than a second helping of a few, where their layers have room
+    more = best < count <= min(4 * best // 3, subject.asked_at_once)
+    return min(subject.width, count if more else best)
 
 
 def _patches(twin: LogitModel, images: Images) -> Patches | None:
