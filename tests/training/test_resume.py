@@ -3,11 +3,10 @@
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 from cases import CASES
@@ -138,24 +137,16 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     seed = int(os.environ.get("KILL_SEED", random.SystemRandom().randrange(10**6)))
     print(f"repeat with KILL_SEED={seed}")
     chance = random.Random(seed)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     recipe = "at(steps=2)+ccm+ema(start=1)"
     options = ["--data", "digits", "--subset", "200", "--model", "cnn(width=4)", "--eps", "0.2"]
     options += ["--epochs", "14", "--valid", "first:4"]
 
     def start(folder, *more):
-        command = [sys.executable, "-m", "classwise", "train", recipe, *options]
-        return subprocess.Popen(
-            [*command, "--out", str(tmp_path / folder), *more],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return forked.start("train", recipe, *options, "--out", tmp_path / folder, *more)
 
     def finish(process):
-        output, _ = process.communicate(timeout=240)
-        assert process.returncode == 0, output
+        code, _, said = process.end()
+        assert code == 0, said
 
     def epochs():
         history = tmp_path / "killed" / "history.jsonl"
@@ -172,8 +163,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
         usual = -wait_for(done + 1, process) + wait_for(done + 2, process)
         time.sleep(chance.uniform(0, 1.5 * usual))
         process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, "it ended before it was killed"
+        assert process.wait() == -signal.SIGKILL, "it ended before it was killed"
     assert 4 <= epochs() < 14
     finish(start("killed", "--resume"))
     finish(straight)
