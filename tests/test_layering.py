@@ -1,6 +1,7 @@
 """The walk: which folder and which file may import which, also inside functions and by name."""
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -125,6 +126,7 @@ def module_named(words: str) -> str | None:
     return None
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, bool]]:
     """(module imported, whether only when something runs) of every import, also by its name."""
     tree = ast.parse(path.read_text())
