@@ -46,7 +46,7 @@ test-studies: .venv/installed ## Run every study at its smallest scale and look 
 	CLASSWISE_STUDIES=1 $(BIN)/python -m pytest tests/studies/test_studies_smoke.py tests/studies/test_on_ray.py
 
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
-mutants: .venv/installed ## Check that the tests notice wrong rules (about four minutes of processor time)
+mutants: .venv/installed ## Check that the tests notice wrong rules (about eight minutes of processor time)
 	PYTHONPATH=tests $(BIN)/python tests/run_mutants.py $(if $(SAMPLE),--sample $(SAMPLE) --seed $(or $(SEED),0))
 
 # LONG=1 tries ten times as much. A failure is printed with the SEED, ONLY and AT that repeat it alone.

@@ -6,6 +6,7 @@ Where a rule is rewritten, its mutants are rewritten with it: text that is not f
 
 from mutant import Mutant
 from mutants_around import AROUND
+from mutants_promises import PROMISES
 from mutants_studies import STUDIES
 
 STORE = ("data/test_store.py",)
@@ -266,6 +267,7 @@ MUTANTS = (
     Mutant(_DAFA, "loss = mean.T * own[:, None]", "loss = mean * own[:, None]", DAFA,
            "what a class gains, no class loses"),
     *AROUND,
+    *PROMISES,
     *STUDIES,
 )
 # fmt: on

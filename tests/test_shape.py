@@ -4,7 +4,6 @@ import ast
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import pytest
 from places import ROOT, TESTS
 
 LINES_OF_A_FUNCTION = 60
@@ -64,16 +63,21 @@ def repeated_signatures(trees: dict[str, ast.AST]) -> dict[tuple[str, ...], list
     return {names: places for names, places in found.items() if len(places) > 1}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_no_function_is_long(path):
-    found = functions(ast.parse(path.read_text()))
-    long = {one.name: length(one) for one in found if length(one) > LINES_OF_A_FUNCTION}
+def test_no_function_is_long():
+    long = {
+        f"{name_of(path)}:{one.lineno} {one.name}": length(one)
+        for path in SOURCES
+        for one in functions(ast.parse(path.read_text()))
+        if length(one) > LINES_OF_A_FUNCTION
+    }
     assert not long, "take a part with a name of its own out of each"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_no_file_is_long(path):
-    assert len(path.read_text().splitlines()) <= LINES_OF_A_FILE, "split it by its subjects"
+def test_no_file_is_long():
+    lengths = {name_of(path): len(path.read_text().splitlines()) for path in FILES}
+    assert len(lengths) == len(FILES)
+    long = {name: length for name, length in lengths.items() if length > LINES_OF_A_FILE}
+    assert not long, "split them by their subjects"
 
 
 def test_no_long_signature_stands_twice():

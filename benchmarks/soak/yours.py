@@ -14,7 +14,7 @@ from classwise.judging.contract import load_contract
 from classwise.recipe_text import load_recipe
 from soak.damage import Kind, attempts_on
 from soak.fault import Fault
-from soak.files import MORE
+from soak.files import MORE, quietly
 
 SECTION = "yours"
 EACH = 100
@@ -39,7 +39,8 @@ def _told_apart(one: Seen, other: Seen) -> bool:
 
 def _data(place: Path, name: str, spec: str, called: str = "") -> Kind:
     _, path, _ = MORE[name](place) if name in MORE else set_out(name, place)
-    read = lambda: _seen(open_data(spec.format(file=path, folder=place)))  # noqa: E731
+    where = spec.format(file=path, folder=place)
+    read = lambda: quietly(lambda: _seen(open_data(where)))  # noqa: E731
     return Kind(path, read, _told_apart, called=called)
 
 

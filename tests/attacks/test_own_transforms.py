@@ -1,9 +1,9 @@
 """An image transform of the user's own, as a condition: one class, and no other line."""
 
 import json
-import subprocess
 import sys
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -148,11 +148,8 @@ class TestReaders:
         audit(out=here / "kept")
         (here / "my_shifts.py").write_text("raise SystemExit('imported')")
         for words in (["report", "kept", "--out", "page.html"], ["audit", "--from", "kept"]):
-            done = subprocess.run(
-                [sys.executable, "-m", "classwise", *words],
-                cwd=here, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stdout + done.stderr
+            code, *said = forked.start(*words, cwd=here).end()
+            assert code == 0, said
 
 
 GATE = """

@@ -10,6 +10,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -174,10 +175,10 @@ class TestStopped:
         assert says in line
         assert "--resume" not in line or words[0] == "train"
 
-    def signalled(self, words, ready, which, cwd):
-        """Run a command as a process of its own, and send it a signal once it is at work."""
+    def real(self, words, cwd):
+        """The command from the start of its interpreter to its end."""
         path = os.pathsep.join([str(cwd), os.environ.get("PYTHONPATH", "")])
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "classwise", *words],
             env={**os.environ, "PYTHONPATH": path},
             cwd=cwd,
@@ -187,13 +188,18 @@ class TestStopped:
             # whoever started the tests in the background has Ctrl-C ignored; a user has not
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
+
+    def signalled(self, process, ready, which):
+        """Send a signal to a process of its own once it is at work: its exit code and words."""
         try:
             end = time.monotonic() + 120
             while not ready() and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.02)
-            assert process.poll() is None, process.stderr.read()
+            running = process.poll() is None
             process.send_signal(which)
-            _, said = process.communicate(timeout=60)
+            forks = isinstance(process, forked.Fork)
+            said = process.end()[2] if forks else process.communicate(timeout=60)[1]
+            assert running, said
         finally:
             process.kill()
         return process.returncode, said
@@ -205,7 +211,8 @@ class TestStopped:
         words += ["--out", "kept"]
         shards = here / "kept" / "predictions"
         done = lambda: len(list(shards.glob("*.parquet"))) >= 2  # noqa: E731
-        left, said = self.signalled(words, done, which, here)
+        start = self.real if which == signal.SIGINT else lambda w, cwd: forked.start(*w, cwd=cwd)
+        left, said = self.signalled(start(words, here), done, which)
         assert (left, "repeat this command to go on" in said) == (code, True), said
         assert "Traceback" not in said
         kept = sorted(shards.glob("*.parquet"))
@@ -219,15 +226,14 @@ class TestStopped:
                  "--valid", "0.1", "--out", "run", "--quiet"]  # fmt: skip
         history = here / "run" / "history.jsonl"
         done = lambda: history.exists() and history.read_text().count("\n") >= 2  # noqa: E731
-        left, said = self.signalled(words, done, signal.SIGTERM, here)
+        left, said = self.signalled(forked.start(*words, cwd=here), done, signal.SIGTERM)
         assert (left, "with --resume to go on" in said) == (143, True), said
         kept = history.read_text().count("\n")
         assert 2 <= kept < 400
         left, said = self.signalled(
-            [*words, "--resume"],
+            forked.start(*words, "--resume", cwd=here),
             lambda: history.read_text().count("\n") > kept,
             signal.SIGTERM,
-            here,
         )
         assert left == 143, said
         assert history.read_text().count("\n") > kept
@@ -236,7 +242,7 @@ class TestStopped:
         words = ["study", "digits", "--seeds", "2", "--workers", "1", "--out", "study"]
         done = lambda: any((here / "study").glob("*/history.jsonl"))  # noqa: E731
         began = time.monotonic()
-        left, said = self.signalled(words, done, signal.SIGTERM, here)
+        left, said = self.signalled(self.real(words, here), done, signal.SIGTERM)
         assert (left, "repeat this command to go on" in said) == (143, True), said
         assert time.monotonic() - began < 120
 

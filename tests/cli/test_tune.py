@@ -74,7 +74,7 @@ def test_killed_with_two_workers_and_gone_on_with(tmp_path):
     told = re.search(r"(\d+) trials: ", found.output)  # one may have begun without a folder
     assert told is not None, found.output
     assert began <= int(told[1]) <= began + 2
-    assert "failed" not in found.output
+    assert "failed" not in found.output, found.output
     assert "broken off" not in found.output
     assert done.items() <= finished_runs(out).items()  # none was trained again
 

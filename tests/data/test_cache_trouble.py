@@ -1,12 +1,9 @@
 """The cache of decoded pictures under kills, in crowds, by processes and on full disks."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 
+import forked
 import pytest
 import torch
 from pets import COUNT, images_of, same_as_plain
@@ -36,22 +33,15 @@ print("hash", open_data("folder:" + sys.argv[1]).train.content_hash, flush=True)
 
 
 def start(pets, seconds):
-    return subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(pets), str(seconds)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    return forked.start(pets, seconds, code=SLOW)
 
 
 def test_a_kill_costs_only_what_was_being_decoded(pets, counted, home, capsys):
     one = start(pets, 0.05)
     while not list(home.glob("*/shards.jsonl")):
-        assert one.poll() is None, one.stderr.read()
+        assert one.poll() is None, one.said("err")
         time.sleep(0.01)
-    one.send_signal(signal.SIGKILL)
-    one.communicate()
+    one.kill()
     same_as_plain(open_data(f"folder:{pets}"), pets)
     assert 0 < len(counted) <= COUNT - 5
     assert f"{len(counted)} of 24 images are still to be decoded" in capsys.readouterr().err
@@ -60,11 +50,11 @@ def test_a_kill_costs_only_what_was_being_decoded(pets, counted, home, capsys):
 def test_two_at_once_decode_once(pets, counted, home):
     other = start(pets, 0.05)
     while not list(home.glob("*/shards.jsonl")):
-        assert other.poll() is None, other.stderr.read()
+        assert other.poll() is None, other.said("err")
         time.sleep(0.01)
     source = open_data(f"folder:{pets}")
     assert counted == []  # we have waited for it
-    said = other.communicate()[0].splitlines()
+    said = other.end()[1].splitlines()
     assert said[-1] == f"hash {source.train.content_hash}"
     assert len(said) == COUNT + 1
 

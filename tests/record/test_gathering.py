@@ -2,19 +2,15 @@
 
 import json
 import multiprocessing
-import os
-import signal
-import subprocess
-import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import torch
 from ledgers import Counting, Named, Told, stamp, verdicts
-from places import TESTS
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.threat import Threat
@@ -29,8 +25,7 @@ from classwise.record import ledger as ledger_module
 from classwise.record import shard_files, shards
 from classwise.record.ledger import Ledger
 
-_PLACES = [str(TESTS), str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(_PLACES)}
+HERE = Path(__file__).parent
 
 
 def plan_of(attack, count=200):
@@ -136,13 +131,7 @@ class TestGathering:
             print(len(ledger.read(stamp()).sample))
             """
         )
-        said = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path)],
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.splitlines()
+        said = forked.start(tmp_path, code=script, path=HERE).end()[1].splitlines()
         assert "cannot write" in said[0]
         assert said[1:] == ["5000"]  # what could not be written still waits
 
@@ -206,15 +195,9 @@ class TestSteps:
             in_steps(Path(sys.argv[1]), Slow(), Limits(minutes=1e6, batch_size=10))
             """
         )
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(tmp_path)],
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-        )
-        shown = json.loads(child.stdout.readline())
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child = forked.start(tmp_path, code=script, path=HERE)
+        shown = json.loads(child.first_line())
+        child.kill()
         # written after 12 and 24 seconds; the piece that ended after 28 is lost
         kept = Ledger(tmp_path).read(stamp()).sample
         assert kept.tolist() == sorted(np.concatenate(shown[:6]).tolist())

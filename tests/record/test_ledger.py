@@ -1,19 +1,15 @@
 """Nothing is judged twice, and no crash loses more than a batch."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
 
 import duckdb
+import forked
 import numpy as np
 import pytest
 from ledgers import ABOUT, Counting, Told, complete, data, missing, stamp, verdicts
-from places import TESTS
 from refusals import refused
 
 from classwise.judging.audits import read_audits, read_ledger
@@ -115,16 +111,9 @@ class TestCrash:
             """
         )
         folder = tmp_path / "killed"
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-        child = subprocess.Popen(
-            [sys.executable, "-c", script, str(folder)],
-            env=environment,
-            stdout=subprocess.PIPE,
-        )
-        assert child.stdout.readline().strip() == b"ready"
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child = forked.start(folder, code=script)
+        assert child.first_line() == "ready"
+        child.kill()
         ledger, judge = Ledger(folder), Counting()
         assert missing(ledger, stamp(), np.arange(20)).tolist() == [18, 19]
         resumed = complete(ledger, stamp(), data(), judge)
@@ -143,15 +132,14 @@ class TestCrash:
             "    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(),\n"
             "                         nn.Linear(288, num_classes)).eval()\n"
         )
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
         attacks = "suite(apgd-ce(steps=10),apgd-t(steps=10,targets=3),square(queries=100))"
 
         def audit(folder):
-            words = "audit plain_net:make --data digits --eps 0.002 --batch-size 15 --quiet"
-            command = [sys.executable, "-m", "classwise", *words.split(), "--out", str(folder)]
-            return subprocess.Popen(
-                [*command, "--attacks", attacks], env=environment, stdout=subprocess.DEVNULL
+            words = (
+                "audit plain_net:make --data digits --limit 200 --eps 0.002 --batch-size 15 --quiet"
             )
+            given = (*words.split(), "--out", folder, "--attacks", attacks)
+            return forked.start(*given, path=tmp_path)
 
         def rows(folder):
             columns = "sample, label, predicted, iterations, broken_by"
@@ -171,8 +159,7 @@ class TestCrash:
         while len(list(killed.glob("predictions/*.parquet"))) < 3:
             assert child.poll() is None, "it was over before it could be killed"
             time.sleep(0.002)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
+        child.kill()
         before = rows(killed)
         assert 16 + 30 + 30 <= len(before) < len(rows(straight))  # the first piece is a small one
         assert audit(killed).wait() == 0
@@ -199,17 +186,10 @@ class TestCrash:
                 print(reason)
             """
         )
-        environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stdout.count("\n") == 1
-        assert "cannot write" in done.stdout
-        assert "stays" in done.stdout
+        code, said, wrong = forked.start(tmp_path, code=script).end()
+        assert (code, said.count("\n")) == (0, 1), wrong
+        assert "cannot write" in said
+        assert "stays" in said
         assert Ledger(tmp_path).read(stamp()).sample.tolist() == [0, 1]
         assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
 

@@ -1,17 +1,14 @@
 """Two processes and one folder, and what a process sees that cannot write."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
-import classwise
 from classwise import cli
 from classwise.judging.audits import read_ledger
 from classwise.training.run import Run
@@ -64,29 +61,18 @@ def here(tmp_path):
     (tmp_path / "slow_net.py").write_text(NET)
     yield tmp_path
     while STARTED:  # nothing outlives a test that failed
-        with STARTED.pop() as process:
-            process.kill()
+        STARTED.pop().kill()
 
 
-def start(here, *words, before=("-m", "classwise")):
-    package = str(Path(classwise.__file__).parents[1])
-    path = os.pathsep.join([str(here), package, os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, *before, *words],
-        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "400", "OMP_NUM_THREADS": "1"},
-        cwd=here,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    STARTED.append(process)
-    return process
+def start(here, *words, code=forked.COMMAND):
+    STARTED.append(forked.start(*words, code=code, cwd=here))
+    return STARTED[-1]
 
 
 def end(process):
-    said, wrong = process.communicate(timeout=600)
+    code, said, wrong = process.end()
     assert "Traceback" not in wrong, wrong
-    return process.returncode, said, wrong
+    return code, said, wrong
 
 
 def until(ready):
@@ -145,7 +131,7 @@ def test_two_audits_at_once_both_finish_and_every_row_is_there_once(here):
 
 
 def test_two_downloads_at_once_fetch_once(here):
-    both = [start(here, str(here / "data"), before=("-c", FETCH)) for _ in range(2)]
+    both = [start(here, str(here / "data"), code=FETCH) for _ in range(2)]
     found = [end(one) for one in both]
     assert [code for code, *_ in found] == [0, 0], found
     assert {said.strip() for _, said, _ in found} == {str(here / "data" / "there")}
@@ -154,7 +140,7 @@ def test_two_downloads_at_once_fetch_once(here):
 @pytest.mark.parametrize("room", [100, 3_000, 60_000, 400_000])
 def test_a_full_disk_is_one_line_and_the_run_goes_on_later(here, room):
     words = [*TRAIN, "--epochs", "12", "--out", "run"]
-    code, _, wrong = end(start(here, str(room), *words, before=("-c", FULL)))
+    code, _, wrong = end(start(here, str(room), *words, code=FULL))
     if code:  # there was not enough room
         assert code == 2
         (line,) = [one for one in wrong.splitlines() if one.startswith("classwise: ")]

@@ -34,10 +34,10 @@ def undisturbed(tmp_path, monkeypatch):
     return table(tmp_path / "calm")
 
 
-def test_sigkill_with_two_workers_then_resume(tmp_path, undisturbed):
-    words = ["study", write_study(tmp_path, epochs=EPOCHS), "--scale", "smoke", "--seeds", "1"]
-    words += ["--only", "at*", "--workers", "2", "--out", str(tmp_path / "runs"), "--quiet"]
-    command = [sys.executable, "-m", "classwise", *words]
+def test_sigkill_with_two_workers_then_resume(tmp_path, monkeypatch, undisturbed):
+    words = ["study", write_study(tmp_path, epochs=EPOCHS), "--seeds", "1"]
+    words += ["--only", "at*", "--workers", "2", "--out", str(tmp_path / "runs")]
+    command = [sys.executable, "-m", "classwise", *words, "--scale", "smoke", "--quiet"]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 240
@@ -56,8 +56,8 @@ def test_sigkill_with_two_workers_then_resume(tmp_path, undisturbed):
     before = epochs_of(tmp_path / "runs")
     assert any(many < EPOCHS for many in before.values())
     kept = {name: lines(tmp_path / "runs" / name)[:many] for name, many in before.items()}
-    resumed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = study(*words[1:], here=Here(), monkeypatch=monkeypatch)
+    assert resumed.exit_code == 0, resumed.output
     assert set(epochs_of(tmp_path / "runs").values()) == {EPOCHS}
     for name, some in kept.items():  # no epoch that was finished was trained again
         assert lines(tmp_path / "runs" / name)[: len(some)] == some

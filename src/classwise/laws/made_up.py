@@ -101,8 +101,9 @@ def objective_of(recipe: Recipe) -> Objective:
     return objective
 
 
-def class_counts(recipe: Recipe, num_classes: int, seed: int, world: World) -> ClassCounts:
-    """Unbalanced class statistics with every part that a policy might ask for."""
+@cache
+def _answers(num_classes: int, seed: int, world: World) -> tuple[Tensor, Tensor, Tensor]:
+    """Labels of unbalanced classes, what was predicted, and logits: the same for every method."""
     rng = torch.Generator().manual_seed(seed)
     sizes = torch.randint(3, 40, (num_classes,), generator=rng)
     sizes[list(world.missing)] = 0
@@ -112,6 +113,13 @@ def class_counts(recipe: Recipe, num_classes: int, seed: int, world: World) -> C
     right = torch.rand(labels.shape, generator=rng) < skill
     predicted = labels if world.perfect else torch.where(right, labels, guess)
     logits = torch.randn(len(labels), num_classes, generator=rng, dtype=torch.float64)
+    return labels, predicted, logits
+
+
+def class_counts(recipe: Recipe, num_classes: int, seed: int, world: World) -> ClassCounts:
+    """Unbalanced class statistics with every part that a policy might ask for."""
+    drawn = _answers(num_classes, seed, world)
+    labels, predicted, logits = (part.clone() for part in drawn)  # a loss may write into them
     rows = base_settings(num_classes).rows(labels)
     objective = objective_of(recipe)
     views = dict.fromkeys(objective.views, logits)

@@ -58,13 +58,13 @@ def play(
     numbers = range(num_classes) if called is None else called.tolist()
     chain = Chain(recipe.slots.policies).bind([str(k) for k in numbers])
     base, found = base_settings(num_classes), []
+    sizes = change(class_counts(recipe, num_classes, 999, world)).sizes
     for epoch in range(EPOCHS + 1):
         counts = {
             seen: change(class_counts(recipe, num_classes, 10 * epoch + n, world))
             for n, seen in enumerate(sorted(chain.needs(epoch)))
         }
-        whole = change(class_counts(recipe, num_classes, 999, world))
-        settings, chain = chain.update(base, Feedback(epoch, EPOCHS, whole.sizes, counts))
+        settings, chain = chain.update(base, Feedback(epoch, EPOCHS, sizes.clone(), counts))
         chain = between(chain)
         found.append(settings)
     return found

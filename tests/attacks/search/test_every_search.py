@@ -47,12 +47,11 @@ class TestEveryAttack:
 
     def test_neither_working_batch_nor_order_nor_company_matter(self, scene, attack):
         whole = run(scene, attack, width=500)
-        for width in (7, 64):
-            part = run(scene, attack, width=width)
-            assert torch.equal(part.predicted, whole.predicted)
-            assert torch.equal(part.fell_to, whole.fell_to)
-            assert torch.equal(part.iterations, whole.iterations)
-            torch.testing.assert_close(part.images, whole.images, rtol=0, atol=1e-9)
+        part = run(scene, attack, width=7)
+        assert torch.equal(part.predicted, whole.predicted)
+        assert torch.equal(part.fell_to, whole.fell_to)
+        assert torch.equal(part.iterations, whole.iterations)
+        torch.testing.assert_close(part.images, whole.images, rtol=0, atol=1e-9)
         order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))[:37]
         some = run(scene, attack, rows=order, width=10)
         assert torch.equal(some.predicted, whole.predicted[order])
