@@ -8,7 +8,7 @@ from pathlib import Path
 
 from classwise.doors.universality import agree
 from classwise.errors import ClasswiseError
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.compare import Difference
 from classwise.judging.gate import GateReport
@@ -70,8 +70,7 @@ def report(
     Groups and corruptions stand in files of their own beside the classes: one file, one table.
     """
     to, many = Path(out), [runs] if isinstance(runs, str | Path) else runs
-    if to.suffix not in (*_TABLES, ".html", ".htm"):
-        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
+    check_report(to)
     loaded = load_runs([Path(run) for run in many])
     if to.suffix not in _TABLES:
         write_report(loaded, to, *_agreement(many))
@@ -81,6 +80,14 @@ def report(
     for kind, table in files_beside(to, audits).items():
         write_atomically(kind, table.encode())
     return loaded
+
+
+def check_report(to: Path) -> None:
+    """Refuse what no report can be written as."""
+    if to.suffix not in (*_TABLES, ".html", ".htm"):
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
+    if given_path(to).is_dir():
+        raise ClasswiseError(f"cannot write {to}: it is a folder; name a file")
 
 
 def write_agreement(
