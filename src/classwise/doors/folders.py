@@ -57,9 +57,19 @@ def diff(
     )
 
 
-def gate(contract: str | Path, run: str | Path, baseline: str | Path | None = None) -> GateReport:
-    """Hold an audited run against a contract, and, if it says so, against a baseline."""
-    return hold_against(Path(contract), Path(run), None if baseline is None else Path(baseline))
+def gate(
+    contract: str | Path,
+    run: str | Path,
+    baseline: str | Path | None = None,
+    *,
+    strict: bool = False,
+) -> GateReport:
+    """Hold an audited run against a contract, and, if it says so, against a baseline.
+
+    With `strict` a rule that the data leave undecided closes the gate, too.
+    """
+    before = None if baseline is None else Path(baseline)
+    return hold_against(Path(contract), Path(run), before, strict=strict)
 
 
 def report(
