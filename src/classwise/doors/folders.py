@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from classwise.doors.universality import agree
 from classwise.errors import ClasswiseError
@@ -39,20 +40,21 @@ def diff(
     before: str | Path,
     after: str | Path,
     *,
-    attacks: Sequence[str] = (),
+    attacks: str | Sequence[Any] = (),
     weights: str | tuple[str, str] = "",
     split: str = "",
     grouping: str = CLASS,
 ) -> list[Difference]:
     """Compare two audited runs on the same images, one `Difference` per condition.
 
-    `weights` are those of both, or one name for each. `grouping` may be one that either run keeps.
+    `attacks` are names, attack objects of classwise or parsed conditions. `weights` are those of
+    both, or one name for each. `grouping` may be one that either run keeps.
     """
     first, second = (weights, weights) if isinstance(weights, str) else weights
     return diff_samples(
         read_samples(Path(before), weights=first, split=split),
         read_samples(Path(after), weights=second, split=split),
-        attacks=tuple(attacks),
+        attacks=attacks,
         grouping=grouping,
     )
 
