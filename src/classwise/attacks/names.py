@@ -112,7 +112,8 @@ def check_made_for(attacks: str | Sequence[Any], model: Any) -> None:
 
     An audit attacks its own model, and asks it as the audit says.
     """
-    for one in () if isinstance(attacks, str) else attacks:
+    objects: Sequence[Any] = () if isinstance(attacks, str) else attacks
+    for one in objects:
         if isinstance(one, Condition) or known_condition(one) is None:
             continue
         same = one.model is model or (isinstance(model, str) and one.model == model)

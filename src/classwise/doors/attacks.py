@@ -71,7 +71,8 @@ class Attack:
         if isinstance(images, torch.Tensor) and not images.is_floating_point():
             raise ClasswiseError(f"images are {images.dtype}; attacks take floats in [0, 1]")
         how: dict[str, Any] = {"width": max(1, len(images)), "output": self.asked.get("output")}
-        subject = subject_of(self.model, images, None, (self.asked.get("normalise"),), **how)
+        before = {"normalise": self.asked.get("normalise")}
+        subject = subject_of(self.model, images, None, before, **how)
         data = View.given(images.detach(), labels, subject.num_classes)
         if index is None:
             index = torch.arange(self.seen, self.seen + len(images))

@@ -75,7 +75,7 @@ def audit(
     pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
     check_made_for(attacks, model)
-    before = (normalise, resize, crop, channels)
+    before = {"normalise": normalise, "resize": resize, "crop": crop, "channels": channels}
     asked: dict[str, Any] = {"width": batch_size, "passes": repeat, "name": name, "output": output}
     subject = subject_of(model, pixels, known, before, **asked)
     names = (class_names, superclass_of, superclass_names)
@@ -93,13 +93,13 @@ def audit(
 
 
 def subject_of(
-    model: Any, pixels: Tensor, num_classes: int | None, before: Sequence[Any], **asked: Any
+    model: Any, pixels: Tensor, num_classes: int | None, before: Mapping[str, Any], **asked: Any
 ) -> Subject:
     """The model that a user has at hand, behind what it expects or its own configuration says.
 
     `before` are `normalise` and, if wanted, `resize`, `crop` and `channels`.
     """
-    wants = Preparation.of(*before, configured=configured_for(model, pixels))
+    wants = Preparation.of(**before, configured=configured_for(model, pixels))
     return Subject.of(model, pixels, num_classes, wants=wants, **asked)
 
 

@@ -188,7 +188,7 @@ class AutoAttack:
         function = not isinstance(self.model, nn.Module)
         name = content_of(self.model).hex() if function else ""  # known by what it computes
         how: dict[str, Any] = {"width": width, "name": name, "output": self.output}
-        subject = subject_of(self.model, images, None, (self.normalise,), **how)
+        subject = subject_of(self.model, images, None, {"normalise": self.normalise}, **how)
         names = self.class_names
         return subject, View.given(images.detach(), labels, subject.num_classes, names)
 

@@ -38,6 +38,8 @@ def check_health(
     """
     pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
-    subject = subject_of(model, pixels, known, (normalise,), width=batch_size, output=output)
+    subject = subject_of(
+        model, pixels, known, {"normalise": normalise}, width=batch_size, output=output
+    )
     data = View.given(pixels, labels, subject.num_classes, class_names)
     return probe(subject, data, Threat.of(eps, norm), steps=steps, queries=queries, seed=seed)

@@ -57,13 +57,13 @@ def read_ledger(
         if wanted and wanted not in known:
             raise unknown(f"{name} in {path}", wanted, known)
         audits = [one for one in audits if not wanted or getattr(one, name) == wanted]
-    wanted = asked_for(attacks)
-    if not wanted:
+    conditions = asked_for(attacks)
+    if not conditions:
         return audits
     chosen = []
     for one in audits:
         meant: set[str] = set()
-        for attack in wanted:
+        for attack in conditions:
             fitting = _meant(attack, one.report)
             if not fitting:
                 name = attack if isinstance(attack, str) else attack.words
