@@ -271,9 +271,9 @@ CONDITIONS = [
 ]
 
 
-def same_verdicts(left: Predictions, right: Predictions) -> None:
+def same_verdicts(left: Predictions, right: Predictions, rounding: float = 1e-7) -> None:
     """Sample by sample, all that a row says; gaps but for rounding."""
     assert left.condition == right.condition
     for name in ("sample", "label", "predicted", "iterations", "broken_by", "radius"):
         assert np.array_equal(getattr(left, name), getattr(right, name)), name
-    assert np.allclose(left.logit_gap, right.logit_gap, rtol=1e-5, atol=1e-7)
+    assert np.allclose(left.logit_gap, right.logit_gap, rtol=max(1e-5, rounding), atol=rounding)

@@ -53,14 +53,19 @@ def parameters(function) -> tuple[str, ...]:
     return tuple(one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, *several))
 
 
-def repeated_signatures(trees: dict[str, ast.AST]) -> dict[tuple[str, ...], list[str]]:
-    """Where a signature of many lines stands more than once."""
+def repeated_signatures(trees: dict[str, ast.AST]) -> list[list[str]]:
+    """Where a signature of many lines stands more than once, in whatever order.
+
+    A command declares its options for the shell, each with its help, and hands them on to the
+    function that Python users call: these two may have the same names. Two commands may not.
+    """
     found = defaultdict(list)
     for place, tree in trees.items():
         for function in functions(tree):
             if signature_lines(function) >= LINES_OF_A_LONG_SIGNATURE:
-                found[parameters(function)].append(f"{place}:{function.lineno} {function.name}")
-    return {names: places for names, places in found.items() if len(places) > 1}
+                names = (is_command(function), *sorted(parameters(function)))
+                found[names].append(f"{place}:{function.lineno} {function.name}")
+    return [places for places in found.values() if len(places) > 1]
 
 
 def test_no_function_is_long():
@@ -126,6 +131,17 @@ class TestTheRulers:
         other = self.LONG.replace("    d,", "    e,")
         short = "def f(a, b, c, d): ...\n"
         trees = {n: ast.parse(t) for n, t in (("one", self.LONG), ("two", other), ("x", short))}
-        assert repeated_signatures(trees) == {}
+        assert repeated_signatures(trees) == []
         twice = repeated_signatures({**trees, "three": ast.parse(self.LONG)})
-        assert twice == {("a", "b", "c", "d"): ["one:1 f", "three:1 f"]}
+        assert twice == [["one:1 f", "three:1 f"]]
+
+    def test_another_order_is_the_same_signature(self):
+        turned = self.LONG.replace("    a,\n    b,", "    b,\n    a,")
+        trees = {"one": ast.parse(self.LONG), "two": ast.parse(turned)}
+        assert repeated_signatures(trees) == [["one:1 f", "two:1 f"]]
+
+    def test_a_command_may_have_the_options_of_its_function_and_of_no_other_command(self):
+        command = ast.parse(f"@app.command()\n{self.LONG}")
+        trees = {"door": ast.parse(self.LONG), "command": command}
+        assert repeated_signatures(trees) == []
+        assert repeated_signatures({**trees, "other": command}) == [["command:2 f", "other:2 f"]]

@@ -13,7 +13,7 @@ from conditions import CONDITIONS, COUNT, same_verdicts
 import classwise
 from classwise.attacks.condition import Condition
 from classwise.auditing.plan import Plan
-from classwise.auditing.run import run_audit
+from classwise.auditing.run import FIRST, run_audit
 from classwise.errors import ClasswiseError
 from classwise.record.record import Record
 
@@ -22,7 +22,8 @@ every_kept = pytest.mark.parametrize("row", [row for row in CONDITIONS if row.ke
 both_norms = pytest.mark.parametrize("norm", conditions.EPS)
 
 
-WIDTH = 4  # so that pieces are of 8, or 4 images: three at the least
+WIDTH = 4  # so that pieces are of 2 and then 8, or of 4 images: four at the least
+KEPT = {True: 2 * WIDTH, False: FIRST + 2 * WIDTH}  # in two pieces: by batch, and else
 # Each starts a process of its own: one of each kind of condition, the others are broken off above.
 KILLED = (
     "clean",
@@ -50,20 +51,20 @@ class TestResume:
         judge, shown = Condition.judge, []
 
         def breaking(self, subject, batch, *tell):
-            if len(shown) == 1:
+            if len(shown) == 2:
                 shown.append([])
                 raise RuntimeError("out of memory")
             shown.append(batch.index.tolist())
             return judge(self, subject, batch, *tell)
 
         monkeypatch.setattr(Condition, "judge", breaking)
-        with pytest.raises(ClasswiseError, match=r"out of memory; . of 24 samples are kept"):
+        with pytest.raises(ClasswiseError, match=r"out of memory; \d+ of 24 samples are kept"):
             run_audit(plan, record_in(tmp_path, plan))
-        kept, _ = shown
+        kept = shown[0] + shown[1]
         (resumed,) = run_audit(plan, record_in(tmp_path, plan))
         judged = [number for part in shown for number in part]
         assert sorted(judged) == list(range(COUNT))  # nobody twice
-        assert kept == list(range(WIDTH if row.by_batch else 2 * WIDTH))
+        assert kept == list(range(KEPT[row.by_batch]))
         same_verdicts(resumed, scene.found(row, width=WIDTH))
         assert len(list(tmp_path.glob("predictions/*.parquet"))) == 1
 
@@ -82,13 +83,13 @@ class TestResume:
             plan, folder = scene.plan(row, width=WIDTH), tmp_path / str(number)
             record = record_in(folder, plan)
             kept = record.shelf(plan.conditions[0]).samples
-            assert len(kept) == (WIDTH if row.by_batch else 2 * WIDTH)
+            assert len(kept) == KEPT[row.by_batch]
             assert not list(folder.glob("predictions/.*.part"))
             (resumed,) = run_audit(plan, record)
             same_verdicts(resumed, scene.found(row, width=WIDTH))
 
 
-# One process, in which each row has a child that is killed while it judges its second piece.
+# One process, in which each row has a child that is killed while it judges its third piece.
 _KILLED = """
 import json, os, signal, sys
 from pathlib import Path
@@ -102,7 +103,7 @@ from classwise.auditing.run import run_audit
 judge, pieces = Condition.judge, []
 
 def killed(self, subject, batch, *tell):
-    if pieces:
+    if len(pieces) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     pieces.append(batch)
     return judge(self, subject, batch, *tell)

@@ -23,8 +23,8 @@ class TestDiff:
         found = diff(first, second, NAMES)
         assert (found.better, found.worse, found.undecided) == (("a",), ("b",), ("c",))
         assert found.verdict == "1 class better, 1 worse, 1 undecided"
-        assert found.worst.low > 0
-        assert found.worst_sure.low < found.worst_sure.difference < found.worst_sure.high
+        assert found.drawn_worst.low > 0
+        assert found.worst.low < found.worst.difference < found.worst.high
         for k in range(3):
             mine = first.label == k
             change = second.correct[mine].mean() - first.correct[mine].mean()
@@ -44,7 +44,8 @@ class TestDiff:
         found = diff(first, first, NAMES)
         assert found.verdict == "0 classes better, 0 worse, 3 undecided"
         assert found.overall == (0, 0, 0)
-        assert found.worst == (0, 0, 0)
+        assert found.drawn_worst == (0, 0, 0)
+        assert found.worst.difference == 0
 
     def test_only_shared_images_count_whatever_their_order(self):
         first = verdicts([4, 2, 0, 9], predicted=[1, 0, 0, 0])
@@ -91,12 +92,12 @@ class TestDiff:
         low, high = worst_change_interval(np.full(len(before), n), hits, lost, won)
         assert ((low <= truth) & (truth <= high)).mean() >= 0.95
 
-    def test_the_sentence_quotes_the_sure_interval(self):
+    def test_the_worst_class_has_the_interval_that_is_printed_and_right(self):
         found = diff(*pair(np.random.default_rng(3), [0.5] * 3, [0.3, 0.5, 0.5], 100), NAMES)
-        assert found.worst_sure.difference == found.worst.difference
-        assert f"{100 * found.worst_sure.low:+.1f} to {100 * found.worst_sure.high:+.1f}" in str(
-            found
-        )
+        sure = worst_change_interval(found.sizes, found.hits, found.lost, found.won)
+        assert found.worst[1:] == found.worst_sure[1:] == sure
+        assert found.drawn_worst.difference == found.worst.difference
+        assert f"{100 * found.worst.low:+.1f} to {100 * found.worst.high:+.1f}" in str(found)
 
 
 def diff_runs(first, second, attacks=()):

@@ -6,6 +6,7 @@ import pytest
 from contracts import decide, ledger
 from refusals import refused
 
+import classwise
 from classwise.judging.gate import gate, load_contract, parse_share
 
 
@@ -45,6 +46,12 @@ class TestOutputs:
         assert (report.outcomes[0].status, report.exit_code) == ("undecided", code)
         broken = "[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.9\n"
         assert gate(contract(f"{open_rule}strict = {strict}\n{broken}"), path).exit_code == 1
+
+    def test_python_may_ask_for_strictness_as_the_command_line_does(self, tmp_path, contract):
+        path = ledger(tmp_path / "run", [15, 40, 80])
+        rule = contract("[[rule]]\nunder = 'pgd-2'\nno_class_below = 0.2\nconfidence = 0.95\n")
+        codes = [classwise.gate(rule, path, strict=one).exit_code for one in (False, True)]
+        assert codes == [0, 3]
 
     def test_junit_is_xml_with_a_case_per_rule(self, report):
         suite = ElementTree.fromstring(report.junit())

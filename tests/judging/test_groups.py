@@ -233,8 +233,8 @@ class TestDifference:
         low, high = paired_interval(found.lost, found.won, found.sizes)
         assert [end.tolist() for end in found.intervals] == [low.tolist(), high.tolist()]
         sure = worst_change_interval(found.sizes, found.hits, found.lost, found.won)
-        assert found.worst_sure[1:] == sure
-        assert (found.worst == found.worst_sure) == several
+        assert found.worst[1:] == sure
+        assert (found.drawn_worst is None) == several
         by_class = diff(first, second, NAMES, draws=200)
         assert found.overall == by_class.overall, "all images count, in a group or not"
         before = min((found.hits / found.sizes).tolist())

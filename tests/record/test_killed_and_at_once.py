@@ -21,6 +21,7 @@ from ledgers import Counting, stamp, verdicts
 import classwise
 from classwise.attacks.condition import Condition
 from classwise.attacks.threat import Threat
+from classwise.auditing.run import FIRST
 from classwise.judging.audits import read_ledger
 from classwise.record import ledger
 from classwise.record.ledger import Ledger
@@ -28,36 +29,57 @@ from classwise.record.record import Record
 
 SUITE = "suite(apgd-ce(steps=3),apgd-t(steps=3),square(queries=20))"
 ATTACKS = ("clean", "pgd-2", SUITE)
-PIECE = 4  # images: twice the batch size
-KILLS, TIMES = 4, 3
+PIECE = 4  # images: twice the batch size; the first piece has FIRST
+PIECES = 1 + -(-(COUNT - FIRST) // PIECE)
+# Where a process kills itself: at the n-th time that it comes by.
+KILLS = [
+    ("judged", 2),  # a piece is judged, and nothing of it written
+    ("sealed", 4),  # its file is written beside its place
+    ("kept", 5),  # it is in its place
+    ("sealed", PIECES + 1),  # all pieces are there, and about to become one file
+]
+TIMES = 3
 
 _SCRIPT = """
-import json, os, random, signal, sys, time
+import json, os, signal, sys
+from collections import Counter
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
 import conditions, scipy.stats, classwise.doors.folders, classwise.report.html
 from classwise.attacks.condition import Condition
 from classwise.cli import app
+from classwise.record import shards
 from classwise.record.record import Record
 
-here, data, suite, attacks, kills, times = *sys.argv[1:5], *map(int, sys.argv[5:7])
+here, data, suite, attacks, kills, times = *sys.argv[1:5], *map(json.loads, sys.argv[5:7])
 
-def child(folder, attacks, batch_size):
+def child(folder, attacks, batch_size, kill=None):
     process = os.fork()
     if process:
         return process
     code = 70
     try:
         log = os.open(f"{folder}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        judge, append = Condition.judge, Record.append
+        judge, append, seal = Condition.judge, Record.append, shards.seal_file
+        came = Counter()
+        def passing(word, images=0):
+            came[word] += 1
+            os.write(log, f"{word} {images} {os.getpid()}\\n".encode())
+            if [word, came[word]] == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
         def judging(self, subject, batch, *tell):
-            os.write(log, f"judge {len(batch)} {os.getpid()}\\n".encode())
-            return judge(self, subject, batch, *tell)
+            passing("judge", len(batch))
+            found = judge(self, subject, batch, *tell)
+            passing("judged", len(batch))
+            return found
         def appended(self, condition, found):
             append(self, condition, found)
-            os.write(log, f"kept {len(found.sample)} {os.getpid()}\\n".encode())
-        Condition.judge, Record.append = judging, appended
+            passing("kept", len(found.sample))
+        def sealed(path):
+            seal(path)
+            passing("sealed")
+        Condition.judge, Record.append, shards.seal_file = judging, appended, sealed
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(os.open(f"{folder}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         app(["audit", "doors_in:held", "--data", data, "--attacks", attacks, "--eps", "0.04",
@@ -74,15 +96,10 @@ def log(folder):
     path = Path(f"{folder}.log")
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
-began = time.monotonic()
 found = {"straight": ended(child(f"{here}/straight", suite, 2)), "killed": [], "at once": []}
-taken = time.monotonic() - began
-for seed in range(kills):
-    folder = f"{here}/killed{seed}"
-    process = child(folder, suite, 2)
-    time.sleep(taken * random.Random(seed).uniform(0.1, 0.95))
-    os.kill(process, signal.SIGKILL)
-    end, before = ended(process), log(folder)
+for number, kill in enumerate(kills):
+    folder = f"{here}/killed{number}"
+    end, before = ended(child(folder, suite, 2, kill)), log(folder)
     again = ended(child(folder, suite, 2))
     found["killed"].append([end, before, again, log(folder)[len(before):]])
 for number in range(times):
@@ -98,7 +115,8 @@ def story(tmp_path_factory):
     here = tmp_path_factory.mktemp("story")
     package = Path(classwise.__file__).parents[1]
     paths = os.pathsep.join([str(Path(conditions.__file__).parent), str(package)])
-    words = [str(here), data_file(Scene(), here), SUITE, ",".join(ATTACKS), str(KILLS), str(TIMES)]
+    words = [str(here), data_file(Scene(), here), SUITE, ",".join(ATTACKS)]
+    words += [json.dumps(KILLS), json.dumps(TIMES)]
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, *words],
         env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False,
@@ -125,19 +143,19 @@ def test_a_kill_at_any_moment_loses_at_most_the_piece_at_work(story):
     assert found["straight"] == 0, said
     straight = rows(here / "straight")
     assert [row[0] for row in straight] == list(range(COUNT))
-    midway = 0
+    assert len(found["killed"]) == len(KILLS)
     for number, (end, before, again, after) in enumerate(found["killed"]):
-        assert end in (-9, 0)
+        word, times = KILLS[number]
+        assert end == -9, (KILLS[number], said)
+        assert len(images(before, word)) == times
         assert again == 0, said
         begun, kept = sum(images(before, "judge")), sum(images(before, "kept"))
         assert begun - kept <= PIECE
         # What was on disk is not judged again: the rest is, and at most one piece twice.
-        judged = sum(images(after, "judge"))
-        assert COUNT - begun <= judged <= COUNT - kept
-        midway += 0 < kept < COUNT
+        assert sum(images(after, "judge")) == COUNT - kept
+        pieces = {"kept": times}.get(word, times - 1)
+        assert kept == (COUNT if pieces == PIECES else FIRST + PIECE * (pieces - 1))
         assert rows(here / f"killed{number}") == straight
-    if not midway:
-        pytest.skip("no kill came while there was work: the machine was too slow or too quick")
 
 
 def test_two_audits_at_once_both_finish_and_every_row_is_there_once(story):

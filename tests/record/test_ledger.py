@@ -80,19 +80,19 @@ class TestCompletion:
         ledger, told = Ledger(tmp_path), Told()
         ledger.append(verdicts([0, 1]), stamp())
         complete(ledger, stamp(), data(), Counting(), listener=told)
-        assert told.steps == [2, 6, 6, 6]
+        assert told.steps == [2, 2, 6, 6, 4]
 
 
 class TestCrash:
     def test_a_model_that_raises_keeps_the_batches_before(self, tmp_path):
         ledger, judge = Ledger(tmp_path), Counting(fail_at=2)
-        words = ("samples 12 to 17", "RuntimeError: the model broke", "12 of 20")
+        words = ("samples 8 to 13", "RuntimeError: the model broke", "8 of 20")
         with refused(*words, str(tmp_path)):
             complete(ledger, stamp(), data(), judge)
-        assert missing(ledger, stamp(), np.arange(20)).tolist() == list(range(12, 20))
+        assert missing(ledger, stamp(), np.arange(20)).tolist() == list(range(8, 20))
         judge = Counting()
         complete(ledger, stamp(), data(), judge)
-        assert judge.shown == [list(range(12, 18)), [18, 19]]
+        assert judge.shown == [[8, 9], list(range(10, 16)), list(range(16, 20))]
 
     def test_a_kill_loses_at_most_one_batch_and_the_rest_is_the_same(self, tmp_path):
         script = textwrap.dedent(

@@ -43,18 +43,44 @@ class TestShelf:
         now = [0.0]
         monkeypatch.setattr(run_module, "monotonic", lambda: now[0])
 
-        def sizes(seconds, most=256):
+        def sizes(seconds, fixed=0.0, most=256):
             found = []
             for part in pieces(np.arange(1000), most):
-                now[0] += seconds * len(part)
+                now[0] += fixed + seconds * len(part)
                 found.append(len(part))
             assert sum(found) == 1000
             return found
 
-        assert sizes(1e-3)[:2] == [16, 256]
-        slow = sizes(3.5)  # AutoAttack on a large network: 15 minutes for a batch of 256
-        assert max(one * 3.5 for one in slow) <= LOST
-        assert set(sizes(200.0)[1:]) == {1}
+        assert sizes(1e-3)[:5] == [2, 8, 32, 128, 256]
+        for slow in (3.5, 15.0, 25.0):  # AutoAttack on large networks, from the first piece on
+            assert max(one * slow for one in sizes(slow)) <= LOST
+        assert sizes(200.0) == [2, *[1] * 998]  # nothing smaller is left to save
+        quick = sizes(0.01, fixed=1.3)  # AutoAttack on a small network
+        assert quick[:5] == [2, 8, 32, 128, 256]
+
+    def test_what_a_piece_costs_however_small_makes_no_smaller_pieces(self, monkeypatch):
+        """On a GPU thousands of passes take as long for one image as for a hundred."""
+        now = [0.0]
+        monkeypatch.setattr(run_module, "monotonic", lambda: now[0])
+        found = []
+        for part in pieces(np.arange(5000), 512):
+            took = 43.0 + 0.1 * len(part)
+            now[0] += took
+            found.append(len(part))
+            assert took <= 2 * 43.1
+        assert found[:5] == [2, 1, 2, 4, 8]
+        assert now[0] <= 2.5 * 5000 * 0.1 + 10 * 43  # it does not take for ever
+
+    def test_images_that_fall_at_once_promise_nothing_of_the_next(self, monkeypatch):
+        """The first two are wrong without an attack; every other takes twenty seconds."""
+        now = [0.0]
+        monkeypatch.setattr(run_module, "monotonic", lambda: now[0])
+        lost = []
+        for part in pieces(np.arange(200), 512):
+            lost.append(20.0 * (len(part) if len(lost) else 0))
+            now[0] += lost[-1]
+        assert max(lost) <= 8 * 20
+        assert max(lost[2:]) <= LOST
 
     def test_steady_pieces_do_not_follow_the_clock(self):
         assert [len(part) for part in pieces(np.arange(10), 4, steady=True)] == [4, 4, 2]

@@ -84,7 +84,7 @@ class TestLongForms:
         ]
         assert told == [row[:5] for row in straight_rows(audit)]
         robust = found["conditions"][1]
-        assert robust["eps"] == 8 / 255
+        assert (robust["eps"], robust["eps_text"]) == (8 / 255, "8/255")
         assert robust["worst_interval"] == list(audit.report["pgd-20"].worst_interval)
 
     @MANY
@@ -96,6 +96,7 @@ class TestLongForms:
         assert frame["hits"].tolist() == [row[3] for row in expected]
         assert str(frame["accuracy"].dtype) == str(frame["low"].dtype) == "float64"
         assert frame["accuracy"].isna().sum() == 2
+        assert frame.loc[frame.condition == "pgd-20", "eps_text"].unique().tolist() == ["8/255"]
         worst = frame[frame.condition == "pgd-20"].sort_values("accuracy").iloc[0]
         assert worst["accuracy"] == audited(count, empty=(1,)).report["pgd-20"].worst
 

@@ -108,7 +108,7 @@ class TestBootstrap:
             before, after = zip(*rates, strict=True)
             changes.append((np.mean(after) - np.mean(before), min(after) - min(before)))
         low, high = np.quantile(changes, (0.025, 0.975), axis=0)
-        for k, change in enumerate((found.overall, found.worst)):
+        for k, change in enumerate((found.overall, found.drawn_worst)):
             assert change.low == pytest.approx(low[k], abs=0.015)
             assert change.high == pytest.approx(high[k], abs=0.015)
 

@@ -184,19 +184,28 @@ def _own_suite(names: Sequence[str], text: str) -> Named:
     if not any(members):
         raise ClasswiseError(f"{text} is empty; name its attacks, as in suite(apgd-ce,square)")
     values = read_options(parse_call(f"suite({','.join(radius)})"), _EPS)
-    searches = _searches(members)
     stated = [canonical("", values, _EPS).strip("()")] if radius else []
+    return Named(make_suite(members, stated), values["eps"])
+
+
+def make_suite(members: Sequence[str | Attack], stated: Sequence[str] = ()) -> Suite:
+    """A suite of attacks, by their names or as they are; `stated` are options in its name.
+
+    >>> make_suite(["apgd-ce", make_pgd(5)]).name
+    'suite(apgd-ce,pgd-5)'
+    """
+    searches = _searches(members)
     said = [search.name for search in searches]
     family = "asking first" if only_asks(searches[0]) else "suite"
     traits = Traits(family, 0, ",".join(said))
-    return Named(Suite(f"suite({','.join([*said, *stated])})", traits, searches), values["eps"])
+    return Suite(f"suite({','.join([*said, *stated])})", traits, searches)
 
 
-def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
+def _searches(members: Sequence[str | Attack]) -> tuple[Search[Any], ...]:
     """All attacks of a list; PGD enters with the verdict `any`."""
     found: list[Search[Any]] = []
-    for name in names:
-        attack, eps = parse_attack(name)
+    for one in members:
+        attack, eps = parse_attack(one) if isinstance(one, str) else Named(one)
         if eps is not None:
             raise ClasswiseError(
                 f"{attack.name} cannot have a radius of its own among others, who attack what it "
@@ -208,9 +217,10 @@ def _searches(names: Sequence[str]) -> tuple[Search[Any], ...]:
             found.append(attack.as_search())
         else:
             raise ClasswiseError(
-                f"{attack.name} is about the smoothed model and cannot stand in a suite, whose "
-                f"attacks are on the model itself; name it beside the suite"
+                f"{attack.name} is no search on the model itself and cannot stand in a suite; name "
+                "it beside the suite"
             )
     if len({search.name for search in found}) < len(found):
-        raise ClasswiseError(f"an attack is named twice in suite({','.join(names)})")
+        said = ",".join(search.name for search in found)
+        raise ClasswiseError(f"an attack is named twice in suite({said})")
     return tuple(found)

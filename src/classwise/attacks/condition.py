@@ -18,6 +18,7 @@ from classwise.attacks.losses import LogitGap
 from classwise.attacks.threat import Threat
 from classwise.data.view import View
 from classwise.models.subject import Subject
+from classwise.spelling import spell_eps
 from classwise.types import Batch
 
 Kind: TypeAlias = Literal[
@@ -111,6 +112,13 @@ class Condition:
         """The one spelling of it."""
         parts = [part.name for part in (self.shift, self.attack) if part is not None]
         return ">".join(parts) or "clean"
+
+    @property
+    def words(self) -> str:
+        """Its name and what else an audit was asked for, as reports tell such apart."""
+        if self.threat is None:
+            return self.name
+        return f"{self.name} eps={spell_eps(self.threat.widest)} norm={self.norm} seed={self.seed}"
 
     @property
     def kind(self) -> Kind:

@@ -80,6 +80,55 @@ def parse_conditions(
     return parsed
 
 
+def known_condition(one: Any) -> Condition | None:
+    """The condition that something is: one that was parsed, or an attack object of ours."""
+    found = one if isinstance(one, Condition) else getattr(one, "condition", None)
+    return found if isinstance(found, Condition) else None
+
+
+def asked_for(attacks: str | Sequence[Any]) -> tuple[str | Condition, ...]:
+    """What somebody asks a record for: names as they are written, and conditions.
+
+    Names are not read: a record may call a condition what only it knows, as `pgd-20 eps=8/255`.
+
+    >>> asked_for("clean, pgd-20(eps=4/255,steps=2)")
+    ('clean', 'pgd-20(eps=4/255,steps=2)')
+    """
+    given = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
+    found: list[str | Condition] = []
+    for one in given:
+        wanted = one.strip() if isinstance(one, str) else known_condition(one)
+        if wanted is None:
+            raise ClasswiseError(
+                f"{type(one).__name__} is no condition that a record knows again; give its name, "
+                "an attack object of classwise, or a parsed condition"
+            )
+        found += [wanted] if wanted else []
+    return tuple(found)
+
+
+def check_made_for(attacks: str | Sequence[Any], model: Any) -> None:
+    """Refuse attack objects of ours that would not be used as they were made.
+
+    An audit attacks its own model, and asks it as the audit says.
+    """
+    objects: Sequence[Any] = () if isinstance(attacks, str) else attacks
+    for one in objects:
+        if isinstance(one, Condition) or known_condition(one) is None:
+            continue
+        same = one.model is model or (isinstance(model, str) and one.model == model)
+        if not same:
+            raise ClasswiseError(
+                f"{one!r} was made for another model, and an audit attacks the one it is given; "
+                "make it for that one, or give its name"
+            )
+        if one.asked:
+            raise ClasswiseError(
+                f"{one!r} has {' and '.join(f'{key}=' for key in one.asked)} of its own, and an "
+                "audit asks the model in one way; say it to the audit instead"
+            )
+
+
 def named_condition(text: str) -> tuple[str, float | None]:
     """The one spelling of a condition, and the radius that it states; nothing is imported.
 
@@ -105,10 +154,8 @@ def traits_named(name: str) -> tuple[str, Traits]:
 
 def _given(one: Any, threat: Threat, seed: int) -> Condition:
     """What a list of attacks may hold beside names."""
-    if isinstance(one, Condition):
-        return one
-    known = getattr(one, "condition", None)  # our own attack objects
-    if isinstance(known, Condition):
+    known = known_condition(one)
+    if known is not None:
         return known
     if isinstance(one, Corruption | PublishedCorruption):
         return Condition(one, None, None, seed)

@@ -18,9 +18,10 @@ from classwise.record.record import Record
 from classwise.record.rows import Predictions, Verdicts, certified_at, select
 from classwise.record.shelf import Shelf
 
-LOST = 60.0  # seconds of work that a kill may cost, give or take the unevenness of images
+LOST = 60.0  # seconds of work that a kill may cost, if one image takes less than half of it
 HELD = 10.0  # of them, how long verdicts of small pieces may wait for a common file
-FIRST = 16  # images in the first piece, before anybody knows how long one takes
+FIRST = 2  # images in the first piece, before anybody knows how long one takes
+_GROWTH = 4  # times as many images as in the piece before: those may have fallen at once
 _POOL = 2**27  # bytes of pixels from which a working batch is refilled where nothing is kept
 
 
@@ -55,18 +56,46 @@ _NOBODY = Nobody()
 
 @dataclass
 class Pace:
-    """How long an image takes under a condition; nobody knows before the first piece."""
+    """How long images take under a condition, by the pieces before; at first nobody knows.
 
-    seconds: float | None = None
+    A piece of n images takes about fixed + n·each seconds: some thousands of passes come one after
+    the other, however few images there are.
+    """
+
+    count: int = 0  # images in the last piece
+    seconds: float = 0.0  # that it took
+    fixed: float = 0.0
+
+    def heard(self, count: int, seconds: float) -> None:
+        """A piece is done."""
+        seconds = max(seconds, 1e-6)
+        self.fixed = min(self.fixed, seconds)
+        if self.count and max(count, self.count) >= 2 * min(count, self.count):
+            each = (seconds - self.seconds) / (count - self.count)
+            # below 0 the images were uneven, which says nothing of what is fixed
+            self.fixed = max(seconds - each * count, 0.0) if each >= 0 else 0.0
+        self.count, self.seconds = count, seconds
 
     def rows(self, most: int) -> int:
         """So many images take half of what may be lost: the next may take longer than these.
 
-        >>> Pace().rows(256), Pace(1e-3).rows(256), Pace(3.5).rows(256), Pace(200.0).rows(256)
-        (16, 256, 8, 1)
+        Where one image alone takes longer than that, a piece may take twice as long as one image:
+        ever smaller pieces would save nothing and take for ever.
+
+        >>> pace = Pace()
+        >>> pace.rows(256)
+        2
+        >>> pace.heard(2, 7.0)
+        >>> pace.rows(256), pace.rows(4)
+        (8, 4)
         """
-        wish = FIRST if self.seconds is None else int(LOST / (2 * self.seconds))
-        return max(1, min(most, wish))
+        if not self.count:
+            return max(1, min(most, FIRST))
+        safe = LOST / 2 * self.count / self.seconds  # as if nothing were fixed
+        each = max(self.seconds - self.fixed, 1e-9) / self.count
+        fitting = max(LOST / 2 - self.fixed, self.fixed) / each
+        wish = max(safe, min(fitting, 2 * self.count))
+        return max(1, min(most, _GROWTH * self.count, int(wish)))
 
 
 def run_audit(
@@ -188,4 +217,4 @@ def pieces(
         rows = todo[done : done + (most if steady else pace.rows(most))]
         yield rows
         done += len(rows)
-        pace.seconds = max(monotonic() - began, 1e-6) / len(rows)
+        pace.heard(len(rows), monotonic() - began)

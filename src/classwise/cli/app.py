@@ -104,10 +104,16 @@ Wait = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
-def told_data(data: str, skip_bad: bool, group: str) -> str:
-    """The data source with what other options say of it."""
+def told_data(data: str | None, skip_bad: bool, group: str) -> str | None:
+    """The data source with what other options say of it; they say nothing where none is named."""
     from classwise.data.sources import with_option
 
+    if data is None:
+        if skip_bad:
+            raise ClasswiseError("--skip-bad says how to read --data; name those, too")
+        if group:
+            raise ClasswiseError(f"--group {group} says how to divide --data; name those, too")
+        return None
     if skip_bad:
         data = with_option(data, "skip_bad=true")
     return with_option(data, f"group={group!r}") if group else data

@@ -21,6 +21,7 @@ from classwise.cli.app import (
 from classwise.cli.opening import Arch, Network, Rename, Weights
 from classwise.cli.printing import (
     check_classes,
+    check_page,
     command_for_all,
     lead_on,
     listed,
@@ -150,17 +151,16 @@ def audit(
     if ledger is not None:
         only_reading(context, "ledger", "attacks", "weights", "split", "classes", "quiet")
         audits = read_ledger(ledger, attacks=listed(attacks), weights=weights, split=split)
-        command = command_for_all(ledger, weights=weights, split=split)
+        command = command_for_all(ledger, audits)
         print_audits(audits, everything=everything, command=command)
         return
     if predictions is not None:
         return print_predictions(context, predictions, folder, page, everything)
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
-    if data is not None:
-        data = told_data(data, skip_bad, group)
-    elif group:
-        raise ClasswiseError(f"--group {group} says how to divide --data; name those, too")
+    where = folder or (Path(target) if Path(target).is_dir() else None)
+    check_page(page, where)
+    data = told_data(data, skip_bad, group)
     wish = Wish(
         target,
         network=network,
@@ -191,9 +191,7 @@ def audit(
         quiet=quiet,
     )
     audits = audit_target(wish)
-    where = folder or (Path(target) if Path(target).is_dir() else None)
-    command = command_for_all(where, weights=weights, split=split)
-    print_audits(audits, everything=everything, command=command)
+    print_audits(audits, everything=everything, command=command_for_all(where, audits))
     if health:
         say_healthy(audits)
     lead_on(where, page)

@@ -36,7 +36,8 @@ def diff(
 ) -> None:
     """Compare two audited models class by class, on the same images.
 
-    Paired McNemar tests with Holm's correction; overall and worst class with bootstrap intervals.
+    Paired McNemar tests with Holm's correction; overall with a bootstrap interval, the worst class
+    with one that holds whichever classes are worst.
 
     Example: classwise diff runs/before runs/after --attacks pgd-20
     """

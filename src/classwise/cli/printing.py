@@ -26,6 +26,17 @@ def check_classes(choice: str) -> bool:
     return choice == "all"
 
 
+def check_page(page: Path | None, kept: Path | None) -> None:
+    """Refuse a page that could not be written in the end, before anything is audited."""
+    if page is None:
+        return
+    if kept is None:
+        raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
+    from classwise.doors.folders import check_report
+
+    check_report(page)
+
+
 def listed(attacks: str | None) -> tuple[str, ...]:
     """The names in a list of conditions, commas inside brackets aside."""
     from classwise.spelling import split_outside_brackets
@@ -71,13 +82,21 @@ def _number(text: str) -> float:
     return float(top) / float(bottom) if slash else float(top)
 
 
-def command_for_all(kept: Path | None, *, weights: str, split: str) -> str:
-    """What to type to see every class; nothing is attacked again where audits were kept."""
+def command_for_all(kept: Path | None, audits: Sequence[AuditedWeights]) -> str:
+    """What to type to see every class; nothing is attacked again where audits were kept.
+
+    Of a folder with several weights or splits it names the one that was audited, as reports do.
+    """
     if kept is None:
         return "the same command with --classes all"
-    words = ["classwise", "audit", "--from", str(kept)]
-    words += ["--weights", weights] if weights and weights != "all" and "," not in weights else []
-    words += ["--split", split] if split else []
+    from classwise.record.card import audit_facts
+
+    words, facts = ["classwise", "audit", "--from", str(kept)], audit_facts(kept)
+    for name in ("weights", "split"):
+        there = {one[f"shown_{name}"] for one in facts}
+        shown = {getattr(one, name) for one in audits}
+        if len(shown) == 1 and shown < there:
+            words += [f"--{name}", *shown]
     return shlex.join([*words, "--classes", "all"])
 
 
@@ -142,10 +161,9 @@ def print_predictions(
 
     kept = ("predictions", "folder", "page", "classes", "quiet")
     only_reading(context, *kept, reads="--predictions only reads what was predicted elsewhere")
+    check_page(page, folder)
     audits = audit_predictions(file, folder)
-    print_audits(
-        audits, everything=everything, command=command_for_all(folder, weights="", split="")
-    )
+    print_audits(audits, everything=everything, command=command_for_all(folder, audits))
     lead_on(folder, page)
 
 
@@ -190,9 +208,7 @@ def say_remarks(audits: Sequence[AuditedWeights]) -> None:
 
 def lead_on(where: Path | None, page: Path | None) -> None:
     """After an audit: write its page if one was asked for, or say what comes next."""
-    if page is not None:
-        if where is None:
-            raise ClasswiseError("--report needs stored predictions; add --out FOLDER")
+    if page is not None and where is not None:
         write_page([where], page)
         out.print(f"Wrote {page}", soft_wrap=True)
     elif where is not None:

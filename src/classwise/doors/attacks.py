@@ -15,8 +15,8 @@ from classwise.attacks.threat import PerNumber, Threat
 from classwise.auditing.plan import Plan
 from classwise.auditing.run import run_audit
 from classwise.data.view import View
+from classwise.doors.audit import subject_of
 from classwise.errors import ClasswiseError
-from classwise.models.subject import Subject
 from classwise.record.rows import Predictions
 from classwise.spelling import parse_eps, spell_eps
 from classwise.types import Images, Labels, LogitModel
@@ -30,7 +30,8 @@ class Attack:
     The model is attacked in eval mode and left as it was. Random numbers depend on the seed and on
     how many images this object has seen, so cutting the images into other batches changes nothing;
     `index` numbers the images instead, where they have numbers of their own. `condition` is what an
-    audit takes it for: it may stand wherever the name of an attack may.
+    audit takes it for: it may stand wherever the name of an attack may. `normalise` and `output`
+    are what the model expects and where its logits are, as in `classwise.audit`.
     """
 
     def __init__(
@@ -40,8 +41,12 @@ class Attack:
         eps: Any,
         norm: str | float = "Linf",
         seed: int = 0,
+        normalise: Any = None,
+        output: str | int | None = None,
     ) -> None:
         self.model = model
+        said = {"normalise": normalise, "output": output}
+        self.asked = {key: value for key, value in said.items() if value is not None}
         named = parse_attack(attack) if isinstance(attack, str) else Named(attack)
         if named.eps is not None:
             own = spell_eps(eps) if isinstance(eps, float) else repr(eps)
@@ -65,7 +70,9 @@ class Attack:
         """Adversarial images within eps of the given ones and in [0, 1]."""
         if isinstance(images, torch.Tensor) and not images.is_floating_point():
             raise ClasswiseError(f"images are {images.dtype}; attacks take floats in [0, 1]")
-        subject = Subject.of(self.model, images, width=max(1, len(images)))
+        how: dict[str, Any] = {"width": max(1, len(images)), "output": self.asked.get("output")}
+        before = {"normalise": self.asked.get("normalise")}
+        subject = subject_of(self.model, images, None, before, **how)
         data = View.given(images.detach(), labels, subject.num_classes)
         if index is None:
             index = torch.arange(self.seen, self.seen + len(images))
@@ -111,10 +118,13 @@ class PGD(Attack):
         random_start: bool = True,
         norm: str | float = "Linf",
         seed: int = 0,
+        normalise: Any = None,
+        output: str | int | None = None,
     ) -> None:
         self.alpha = parse_eps(alpha, parse_norm(norm).too_wide)
         start = "uniform" if random_start else "none"
-        super().__init__(model, make_pgd(steps, step=self.alpha, start=start), eps, norm, seed)
+        attack = make_pgd(steps, step=self.alpha, start=start)
+        super().__init__(model, attack, eps, norm, seed, normalise, output)
         self.steps, self.random_start = steps, random_start
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from classwise.attacks.names import parse_conditions
+from torch import Tensor
+
+from classwise.attacks.names import check_made_for, parse_conditions
 from classwise.attacks.threat import Threat
 from classwise.auditing.first_look import first_look
 from classwise.auditing.plan import Plan
@@ -72,9 +74,10 @@ def audit(
     """
     pixels, labels = images_and_labels(images, labels, channels_last)
     known = None if class_names is None else len(class_names)
-    wants = Preparation.of(normalise, resize, crop, channels, configured_for(model, pixels))
+    check_made_for(attacks, model)
+    before = {"normalise": normalise, "resize": resize, "crop": crop, "channels": channels}
     asked: dict[str, Any] = {"width": batch_size, "passes": repeat, "name": name, "output": output}
-    subject = Subject.of(model, pixels, known, wants=wants, **asked)
+    subject = subject_of(model, pixels, known, before, **asked)
     names = (class_names, superclass_of, superclass_names)
     data = View.given(pixels, labels, subject.num_classes, *names)
     truth = ManyLabels.given(true_labels, len(pixels), subject.num_classes)
@@ -87,6 +90,17 @@ def audit(
     with Bar(quiet) as bar:
         found = run_audit(plan, record, bar)
     return findings(plan, found, record, of_samples(groups, len(pixels)), truth, looks=looks)
+
+
+def subject_of(
+    model: Any, pixels: Tensor, num_classes: int | None, before: Mapping[str, Any], **asked: Any
+) -> Subject:
+    """The model that a user has at hand, behind what it expects or its own configuration says.
+
+    `before` are `normalise` and, if wanted, `resize`, `crop` and `channels`.
+    """
+    wants = Preparation.of(**before, configured=configured_for(model, pixels))
+    return Subject.of(model, pixels, num_classes, wants=wants, **asked)
 
 
 def record_in(folder: Path, subject: Subject, data: View, called: str) -> Record:

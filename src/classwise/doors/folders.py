@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from classwise.doors.universality import agree
 from classwise.errors import ClasswiseError
-from classwise.files import write_atomically
+from classwise.files import given_path, write_atomically
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.compare import Difference
 from classwise.judging.gate import GateReport
@@ -39,27 +40,38 @@ def diff(
     before: str | Path,
     after: str | Path,
     *,
-    attacks: Sequence[str] = (),
+    attacks: str | Sequence[Any] = (),
     weights: str | tuple[str, str] = "",
     split: str = "",
     grouping: str = CLASS,
 ) -> list[Difference]:
     """Compare two audited runs on the same images, one `Difference` per condition.
 
-    `weights` are those of both, or one name for each. `grouping` may be one that either run keeps.
+    `attacks` are names, attack objects of classwise or parsed conditions. `weights` are those of
+    both, or one name for each. `grouping` may be one that either run keeps.
     """
     first, second = (weights, weights) if isinstance(weights, str) else weights
     return diff_samples(
         read_samples(Path(before), weights=first, split=split),
         read_samples(Path(after), weights=second, split=split),
-        attacks=tuple(attacks),
+        attacks=attacks,
         grouping=grouping,
     )
 
 
-def gate(contract: str | Path, run: str | Path, baseline: str | Path | None = None) -> GateReport:
-    """Hold an audited run against a contract, and, if it says so, against a baseline."""
-    return hold_against(Path(contract), Path(run), None if baseline is None else Path(baseline))
+def gate(
+    contract: str | Path,
+    run: str | Path,
+    baseline: str | Path | None = None,
+    *,
+    strict: bool = False,
+) -> GateReport:
+    """Hold an audited run against a contract, and, if it says so, against a baseline.
+
+    With `strict` a rule that the data leave undecided closes the gate, too.
+    """
+    before = None if baseline is None else Path(baseline)
+    return hold_against(Path(contract), Path(run), before, strict=strict)
 
 
 def report(
@@ -70,8 +82,7 @@ def report(
     Groups and corruptions stand in files of their own beside the classes: one file, one table.
     """
     to, many = Path(out), [runs] if isinstance(runs, str | Path) else runs
-    if to.suffix not in (*_TABLES, ".html", ".htm"):
-        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
+    check_report(to)
     loaded = load_runs([Path(run) for run in many])
     if to.suffix not in _TABLES:
         write_report(loaded, to, *_agreement(many))
@@ -81,6 +92,14 @@ def report(
     for kind, table in files_beside(to, audits).items():
         write_atomically(kind, table.encode())
     return loaded
+
+
+def check_report(to: Path) -> None:
+    """Refuse what no report can be written as."""
+    if to.suffix not in (*_TABLES, ".html", ".htm"):
+        raise ClasswiseError(f"cannot write {to.name}; end it in .html, .md, .csv, .json or .tex")
+    if given_path(to).is_dir():
+        raise ClasswiseError(f"cannot write {to}: it is a folder; name a file")
 
 
 def write_agreement(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import torch
 
-from classwise.attacks.condition import CERTIFIED
+from classwise.attacks.condition import CERTIFIED, Condition
+from classwise.attacks.names import asked_for
 from classwise.auditing.sequential import PartialAudit
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
@@ -37,11 +39,12 @@ class AuditedWeights:
 
 
 def read_ledger(
-    path: str | Path, *, attacks: Sequence[str] = (), weights: str = "", split: str = ""
+    path: str | Path, *, attacks: str | Sequence[Any] = (), weights: str = "", split: str = ""
 ) -> list[AuditedWeights]:
     """Recompute reports from a ledger, without a model: all it holds, or what is asked for.
 
-    `classwise audit --from LEDGER` prints these.
+    `attacks` are names, attack objects of classwise or parsed conditions; `classwise audit --from
+    LEDGER` prints these.
     """
     path = given_path(path)
     if not path.is_dir():
@@ -54,18 +57,37 @@ def read_ledger(
         if wanted and wanted not in known:
             raise unknown(f"{name} in {path}", wanted, known)
         audits = [one for one in audits if not wanted or getattr(one, name) == wanted]
-    if not attacks:
+    conditions = asked_for(attacks)
+    if not conditions:
         return audits
     chosen = []
     for one in audits:
-        meant = {attack: conditions_meant(attack, one.report) for attack in attacks}
-        for attack, fitting in meant.items():
+        meant: set[str] = set()
+        for attack in conditions:
+            fitting = _meant(attack, one.report)
             if not fitting:
-                raise unknown(f"condition in {path}", attack, one.report)
-        names = [n for n in one.report if any(n in fitting for fitting in meant.values())]
+                name = attack if isinstance(attack, str) else attack.words
+                raise unknown(f"condition in {path}", name, one.report)
+            meant |= set(fitting)
+        names = [n for n in one.report if n in meant]
         report = ClassReport([one.report[n] for n in names], one.report.about)
         chosen.append(replace(one, report=report))
     return chosen
+
+
+def _meant(asked: str | Condition, report: ClassReport) -> list[str]:
+    """The conditions of a report that a name means, or a condition at its own radius."""
+    if isinstance(asked, str):
+        return conditions_meant(asked, report)
+    fitting = conditions_meant(asked.name, report)
+    if asked.threat is None:
+        return fitting
+    return [
+        name
+        for name in fitting
+        if report[name].norm == asked.norm
+        and math.isclose(report[name].eps or 0.0, asked.threat.widest, rel_tol=1e-6)
+    ]
 
 
 def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:

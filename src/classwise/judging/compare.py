@@ -50,19 +50,15 @@ class Difference:
     won: Whole
     hits: Whole  # of the first model
     overall: Change
-    drawn_worst: Change | None  # by bootstrap; groups that overlap cannot be drawn apart
+    # by bootstrap: too narrow where several are nearly worst; groups that overlap have none
+    drawn_worst: Change | None
     level: float = 0.95
     unpaired: int = 0  # samples that only one of the two was asked about
     grouping: str = CLASS
 
-    @property
-    def worst(self) -> Change:
-        """Change of the worst class by bootstrap: too narrow where several are nearly worst."""
-        return self.worst_sure if self.drawn_worst is None else self.drawn_worst
-
     @cached_property
-    def worst_sure(self) -> Change:
-        """The same with an interval that is valid whichever classes are worst."""
+    def worst(self) -> Change:
+        """Change of the worst class, with an interval that is valid whichever classes are worst."""
         some = self.sizes > 0
         before, after = (
             (right[some] / self.sizes[some]).min()
@@ -70,6 +66,11 @@ class Difference:
         )
         ends = worst_change_interval(self.sizes, self.hits, self.lost, self.won, self.level)
         return Change(float(after - before), *(float(end) for end in ends))
+
+    @property
+    def worst_sure(self) -> Change:
+        """The same under the name that it had while `worst` was the bootstrap's."""
+        return self.worst
 
     @property
     def by_class(self) -> Rates:
@@ -120,7 +121,7 @@ class Difference:
     def __str__(self) -> str:
         parts = [f"{self.condition}: {self.verdict}"]
         worst = "worst class" if self.grouping == CLASS else "worst group"
-        for word, change in (("overall", self.overall), (worst, self.worst_sure)):
+        for word, change in (("overall", self.overall), (worst, self.worst)):
             parts.append(
                 f"{word} {100 * change.difference:+.1f} points "
                 f"({100 * self.level:g} % interval {100 * change.low:+.1f} to "
@@ -151,7 +152,7 @@ def diff(
     """Compare two models on the images that both were asked about, by class or another grouping.
 
     The overall change is that of all these images, in a group or not. Groups that overlap cannot
-    be drawn apart, so there is no bootstrap of their worst one: `worst` is `worst_sure` there.
+    be drawn apart, so there is no bootstrap of their worst one: `drawn_worst` is None there.
 
     >>> def told(*predicted):
     ...     n = len(predicted)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from classwise.attacks.condition import Condition
+from classwise.attacks.names import asked_for
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.judging.audits import condition_labels
@@ -36,8 +38,13 @@ class AuditedSamples:
     unfinished: Mapping[str, str] = field(default_factory=dict)  # by label: what is missing
     groupings: Mapping[str, Grouping] = field(default_factory=dict)  # beside the classes
 
-    def label(self, name: str, eps: float | None = None) -> str:
+    def label(self, name: str | Condition, eps: float | None = None) -> str:
         """Find a condition as the reports call it; its attack, or that and eps, may be enough."""
+        if isinstance(name, Condition):
+            same = [one for one, stamp in self.stamps.items() if stamp.attack_key == name.key]
+            if same:
+                return same[0]
+            raise unknown(f"condition in {self.name}", name.words, self.conditions)
         fitting = conditions_meant(name, self.conditions)
         if len(fitting) > 1 and eps is not None:
             fitting = [one for one in fitting if self.has_radius(one, eps)] or fitting
@@ -111,7 +118,7 @@ def diff_samples(
     before: AuditedSamples,
     after: AuditedSamples,
     *,
-    attacks: tuple[str, ...] = (),
+    attacks: str | Sequence[Any] = (),
     grouping: str = CLASS,
     level: float = 0.95,
     draws: int = 10_000,
@@ -126,7 +133,7 @@ def diff_samples(
             f"{before.name} and {after.name} have different classes; audit both on the same data"
         )
     groups = None if grouping == CLASS else _shared_grouping(before, after, grouping)
-    wanted = [before.label(name) for name in attacks] or list(before.conditions)
+    wanted = [before.label(name) for name in asked_for(attacks)] or list(before.conditions)
     found = []
     for label in wanted:
         stamp = before.stamps[label]

@@ -103,6 +103,7 @@ def condition_facts(report: ConditionReport) -> dict[str, Any]:
     return {
         "condition": report.condition,
         "eps": report.eps,
+        "eps_text": "" if report.eps is None else spell_eps(report.eps),  # as everybody writes it
         "norm": report.norm,
         "verdict": report.verdict,
     }

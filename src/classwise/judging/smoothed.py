@@ -76,6 +76,7 @@ class Bracket:
         """All of it as plain data."""
         return {
             "eps": self.eps,
+            "eps_text": spell_eps(self.eps),
             "sigma": self.certified.drawn.sigma,
             "certified_by": self.certified.condition,
             "attacked_by": self.attacked.condition,

@@ -30,7 +30,7 @@ from classwise.judging.showing import (
 from classwise.judging.smoothed import chance_words
 from classwise.report.escaping import csv_cell, latex_text, markdown_text
 from classwise.report.summary import MISSING, weights_label
-from classwise.spelling import one_line, spell_eps
+from classwise.spelling import one_line
 
 COLUMNS = (
     *("run", "recipe", "weights", "split", "class", "condition", "eps", "norm", "verdict"),
@@ -187,7 +187,7 @@ def _long(audit: AuditedWeights, grouping: str) -> Iterator[dict[str, Any]]:
     bounds = _bounds(audit) if grouping == CLASS else {}
     for one in audit.report.values():
         done = condition_facts(one)
-        done["eps"] = "" if one.eps is None else spell_eps(one.eps)
+        done["eps"] = done.pop("eps_text")
         done |= {"sigma": one.drawn.sigma or None, "alpha": one.drawn.alpha or None}
         found = one.by(grouping)
         for k, record in enumerate(class_records(one, grouping)):
