@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from classwise.sealed import sealed_text
+from classwise.studies.choosing import chosen
 from classwise.studies.kept import Kept, Looks, job_of, looks_of, together
-from classwise.studies.planned import chosen, plan, run_key
+from classwise.studies.planned import plan, run_key
 from classwise.studies.study import parse_study
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
@@ -147,3 +148,16 @@ def test_only():
     with pytest.raises(ValueError, match="unknown run"):
         chosen(runs, ["*cfa*"])
     assert replace(runs[0]).title == "at, seed 0"
+
+
+def test_only_those_that_fit_every_part():
+    runs = planned('eps = ["2/255", "4/255"]')
+    (one,) = chosen(runs, ["recipe=*ema, EPS=4/255"])
+    assert (one.labels["recipe"], one.labels["eps"]) == ("at+ema", "4/255")
+    assert len(chosen(runs, ["*ema,eps=4/255", "at"])) == 3
+    named = planned('row = ["AT, plainly", "AT, averaged"]')
+    assert len(chosen(named, ["AT, plainly"])) == 1  # a label with a comma is a label still
+    with pytest.raises(ValueError, match=r"unknown run .* 'eps=9/255'"):
+        chosen(runs, ["*ema,eps=9/255"])
+    with pytest.raises(ValueError, match="none all of them"):
+        chosen(runs, ["recipe=at,recipe=at+ema"])

@@ -11,6 +11,7 @@ from classwise.errors import ClasswiseError
 from classwise.judging.audits import read_audits
 from classwise.record.card import read_run_json
 from classwise.report.runs import load_runs
+from classwise.studies.kept import Kept
 from classwise.studies.records import keep_record, rounded
 from classwise.studies.study import study_names
 
@@ -145,6 +146,35 @@ class TestRecords:
         keep_record(run, home / "records")
         assert sorted(path.name for path in (home / "records" / run.name).rglob("*")) == before
 
+    def test_a_kill_between_runs_leaves_the_records_of_those_before(self, tmp_path, monkeypatch):
+        records = tmp_path / "records"
+        words = (write_study(tmp_path), "--out", tmp_path / "runs", "--records", records,
+                 "--only", "clean", "--only", "at(steps=1)", "--seeds", "1")  # fmt: skip
+        killed = study(*words, here=EndsAfterOne(), monkeypatch=monkeypatch)
+        assert killed.exit_code != 0
+        (first,) = records.iterdir()
+        assert load_runs([first])[0].audits
+        shutil.rmtree(first)  # as if the kill had come before its record was written
+        assert study(*words, here=EndsAfterOne(), monkeypatch=monkeypatch).exit_code == 0
+        assert len(list(records.iterdir())) == 2
+
+    def test_a_record_that_is_not_whole_is_none(self, home, monkeypatch):
+        run = next((home / "runs").glob("clean-s0-*"))
+        before = {path: path.read_bytes() for path in (home / "records" / run.name).rglob("*.*")}
+
+        def full(*_):
+            raise OSError(28, "no space left")
+
+        monkeypatch.setattr("classwise.studies.records.sealed_text", full)
+        with pytest.raises(ClasswiseError, match="no space left"):
+            keep_record(run, home / "records")
+        after = {path: path.read_bytes() for path in (home / "records" / run.name).rglob("*.*")}
+        assert before == after
+        shutil.copytree(run, home / "records" / ".clean-s0.part")
+        held = [one.path.name for some in Kept.of(home / "records").runs.values() for one in some]
+        assert len(held) == 6
+        assert ".clean-s0.part" not in held
+
     def test_one_changed_row_changes_the_cell_and_no_other(self, home):
         page, words = home / "records" / "three", (home / "three.toml", "--from", home / "records")
         assert study(*words).exit_code == 0
@@ -168,6 +198,15 @@ class TestRecords:
         lines = table(home / "records" / "three").splitlines()
         assert all("not run yet" in line for line in lines if line.startswith("clean,"))
         assert any("not run yet" not in line for line in lines if line.startswith("at("))
+
+
+class EndsAfterOne(Here):
+    """An executor that is stopped once it has done a job, if another is left."""
+
+    def run(self, jobs, done):
+        super().run(jobs[:1], done)
+        if len(jobs) > 1:
+            raise KeyboardInterrupt
 
 
 def turn_one_row(path):

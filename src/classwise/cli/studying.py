@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from classwise.studies.kept import Kept
     from classwise.studies.making import PlannedStudy, Work
 
-DIGITS = ("digits", "digits-defaults")  # studies of their own, with a table of their own
 FOLDER = Path("runs/studies")
 
 
@@ -43,7 +43,8 @@ def study(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Run those of which a label fits, as '*CFA*' or 'eps=8/255'; may be repeated. "
+            help="Run those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' (all its "
+            "parts fit); may be repeated, and any will do. "
             "(default: all)",
         ),
     ] = None,
@@ -112,8 +113,8 @@ def study(
         return _list_studies()
     if any(name in DIGITS for name in names):
         _refuse({"another study": len(names) > 1, **of_files}, names[0])
-        return _digits(names[0], 5 if seeds is None else seeds, also or [], many, folder, table,
-                       wait)  # fmt: skip
+        many_seeds = 5 if seeds is None else seeds
+        return make_tables(names[0], many_seeds, also or [], many, folder, table, wait)
     _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
 
     from classwise.studies import making
@@ -150,9 +151,11 @@ def study(
             _costs(work, many, budget, show=dry_run)
         if dry_run:
             return
-        failed = _run(work, executor, kept, quiet)
+        if records is not None:  # of runs that were there before a kill
+            keep_records(planned, kept, records, new=True)
+        failed = _run(work, executor, kept, quiet, records)
         kept = Kept.of(home)
-        if records is not None:
+        if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
             out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
     _write(planned, kept, pages or (home if source is None else source))
@@ -175,17 +178,23 @@ def _executor(on: str, workers: int) -> Executor:
     return Processes(workers)
 
 
-def _run(work: Work, executor: Executor, kept: Kept, quiet: bool) -> int:
-    """Run what is left, keep why runs fail, and return how many did."""
+def _run(work: Work, executor: Executor, kept: Kept, quiet: bool, records: Path | None) -> int:
+    """Run what is left, keep why runs fail and records of the others; return how many failed."""
     from classwise.studies.grid import Job, run_jobs
+    from classwise.studies.making import keep_outcome
 
     keys = {job.path: key for key, job in work.jobs.items()}
 
     def done(job: Job, why: str) -> None:
         kept.note_failure(keys[job.path], why)
-        if why and not quiet:
-            out.print(f"{job.path.name} failed: {why}", highlight=False, soft_wrap=True,
-                      markup=False)  # fmt: skip
+        said = f"failed: {why}" if why else ""
+        if records is not None:
+            try:
+                keep_outcome(job.path, keys[job.path], why, records)
+            except ClasswiseError as reason:  # the others go on; at the end it is tried again
+                said = said or f"has no record: {reason}"
+        if said and not quiet:
+            out.print(f"{job.path.name} {said}", highlight=False, soft_wrap=True, markup=False)
 
     jobs = list(work.jobs.values())
     if not jobs:
@@ -246,46 +255,6 @@ def _list_studies() -> None:
     for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
         words = f"\n{name}\n  embedded digits, {shows}"
         out.print(words, soft_wrap=True, highlight=False)
-
-
-def _digits(
-    name: str,
-    seeds: int,
-    also: list[str],
-    workers: int,
-    folder: Path | None,
-    table: Path | None,
-    wait: bool,
-) -> None:
-    """The tables of docs/results.md."""
-    from classwise.files import write_atomically
-    from classwise.locks import FolderLock
-    from classwise.report.runs import load_runs
-    from classwise.studies import digits, grid
-    from classwise.training.loop import IN_USE
-
-    if seeds < 2:
-        raise ClasswiseError(f"--seeds {seeds}: a table over seeds needs at least 2")
-    where = folder or digits.default_folder()
-    lock = FolderLock(where, "a study", wait=wait, remedy=IN_USE)
-    if name == "digits":
-        jobs = digits.study_jobs(seeds, where, also)
-        with lock:
-            paths = grid.run_grid(jobs, workers=workers, console=out)
-        text = digits.markdown(load_runs(paths), seeds)
-    elif also:
-        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
-    else:
-        varied = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
-        every = [job for some in varied.values() for job in some]
-        with lock:
-            grid.run_grid(every, workers=workers, console=out)
-        found = {title: load_runs([job.path for job in some]) for title, some in varied.items()}
-        text = digits.variations_markdown(found, seeds)
-    to = table or where / f"{name}.md"
-    write_atomically(to, text.encode())
-    out.print(text, highlight=False)
-    out.print(f"Wrote {to}", soft_wrap=True)
 
 
 def _refuse(idle: Mapping[str, object], beside: str) -> None:

@@ -80,7 +80,7 @@ class Kept:
     def of(cls, folder: Path) -> Kept:
         """Look at every run.json of a folder; what cannot be read is no run of a study."""
         found: dict[str, tuple[KeptRun, ...]] = {}
-        for card in sorted(folder.glob("*/run.json")):
+        for card in sorted(folder.glob("[!.]*/run.json")):  # .NAME.part is not whole yet
             try:
                 about = read_run_json(card.parent)
                 key = run_key(about["recipe"], about["config"], about.get("sources"))

@@ -12,14 +12,15 @@ from classwise.report.escaping import markdown_text
 from classwise.studies.artefact import Artefact
 from classwise.studies.artefact_files import markdown, write_artefact
 from classwise.studies.artefacts import KINDS
+from classwise.studies.choosing import chosen
 from classwise.studies.effects import judge_claims
 from classwise.studies.effects_page import effects_artefact, effects_page
 from classwise.studies.finding import Reader
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import Job
 from classwise.studies.kept import Kept, is_done, job_of, together
-from classwise.studies.planned import PlannedRun, chosen, plan
-from classwise.studies.records import keep_record
+from classwise.studies.planned import PlannedRun, plan
+from classwise.studies.records import has_record, keep_record
 from classwise.studies.scale import scale_of
 from classwise.studies.study import Study, load_study, study_names
 
@@ -140,8 +141,20 @@ def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) 
     return folder / "index.md"
 
 
-def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> list[Path]:
-    """Write the records of all finished runs of some studies, each once; failures go along."""
+def keep_outcome(run: Path, key: str, why: str, folder: Path) -> None:
+    """Write the record of a run as soon as it is done, or why it failed: a kill loses neither."""
+    Kept(folder, {}).note_failure(key, why)
+    if not why:
+        keep_record(run, folder)
+
+
+def keep_records(
+    studies: Sequence[PlannedStudy], kept: Kept, folder: Path, *, new: bool = False
+) -> list[Path]:
+    """Write the records of all finished runs of some studies, each once; failures go along.
+
+    `new` writes those alone that have no record yet.
+    """
     paths, records = dict[Path, None](), Kept(folder, {})
     for planned in studies:
         for run in planned.runs:
@@ -150,7 +163,8 @@ def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> l
                 paths[there.path] = None
             if not run.lacking:
                 records.note_failure(run.key, kept.failure(run.key))
-    return [keep_record(path, folder) for path in paths]
+    wanted = [path for path in paths if not (new and has_record(path, folder))]
+    return [keep_record(path, folder) for path in wanted]
 
 
 def _head(found: Found, study: Study) -> list[str]:

@@ -15,12 +15,11 @@ of several studies add up in the ledger of the one run, and each study reads its
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -123,31 +122,6 @@ def count_runs(study: Study, scale_name: str) -> int:
             each = len(list(_points(study, block, scale)))
             many += each * len(_seeds(study, block, scale, None))
     return many
-
-
-def chosen(runs: Iterable[PlannedRun], patterns: Sequence[str]) -> list[PlannedRun]:
-    """The runs of which some label fits some pattern, as `*CFA*` or `eps=8/255`; all without.
-
-    Spaces and capitals do not matter.
-    """
-    found = list(runs)
-    if not patterns:
-        return found
-    wanted = [pattern.replace(" ", "").lower() for pattern in patterns]
-    for pattern, plain in zip(patterns, wanted, strict=True):
-        if not any(_fits(run, plain) for run in found):
-            known = dict.fromkeys(f"{a}={v}" for run in found for a, v in run.labels.items())
-            raise unknown("run (--only)", pattern, known)
-    return [run for run in found if any(_fits(run, plain) for plain in wanted)]
-
-
-def _fits(run: PlannedRun, pattern: str) -> bool:
-    words = ((f"{axis}={value}", value) for axis, value in run.labels.items())
-    return any(
-        fnmatch.fnmatchcase(word.replace(" ", "").lower(), pattern)
-        for pair in words
-        for word in pair
-    )
 
 
 def _blocks(study: Study, scale_name: str) -> list[tuple[int, Block]]:

@@ -38,29 +38,49 @@ _ORDER = "weights, split, attack_key, sample"
 _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^\s,()'\"/\\]+[/\\])+([^\s,()'\"/\\]+)")
 
 
+def has_record(run: Path, folder: Path) -> bool:
+    """Whether a folder of records has one of this run, of whatever age."""
+    return (folder / run.name / "run.json").exists()
+
+
 def keep_record(run: Path, folder: Path) -> Path:
-    """Write the record of a run into a folder of records, and return where it is."""
+    """Write the record of a run into a folder of records, and return where it is.
+
+    It is made beside its place and moved there whole: a kill leaves the old one, the new one, or
+    for an instant between the two none, never a part of one.
+    """
     about = read_run_json(run)
     if "identity" not in about:
         raise ClasswiseError(f"{run} is no training run; a record is made of one")
     target = folder / run.name
-    target.mkdir(parents=True, exist_ok=True)
-    wanted = _predictions(run, target / "predictions")
-    for old in (target / "predictions").glob("*.parquet"):
-        if old not in wanted:
-            old.unlink()
+    part, old = (folder / f".{run.name}.{word}" for word in ("part", "old"))
+    try:
+        for stale in (part, old):
+            shutil.rmtree(stale, ignore_errors=True)
+        part.mkdir(parents=True)
+        _fill(run, part, about)
+        if target.exists():
+            target.replace(old)
+        part.replace(target)
+    except OSError as reason:
+        words = reason.strerror or reason
+        raise ClasswiseError(f"cannot write the record {target}: {words}") from None
+    finally:
+        for stale in (part, old):
+            shutil.rmtree(stale, ignore_errors=True)
+    return target
+
+
+def _fill(run: Path, target: Path, about: Mapping[str, Any]) -> None:
+    _predictions(run, target / "predictions")
     for name in (*LINES, *COPIED):
         if (run / name).exists():
             content = (run / name).read_bytes()
             write_atomically(target / name, _shorter(content) if name in LINES else content)
-        else:
-            (target / name).unlink(missing_ok=True)
     for name in FOLDERS:
-        shutil.rmtree(target / name, ignore_errors=True)
         if (run / name).is_dir():
             shutil.copytree(run / name, target / name)
     write_atomically(target / "run.json", sealed_text(without_paths(about)))
-    return target
 
 
 def _shorter(content: bytes) -> bytes:
@@ -98,20 +118,17 @@ def without_paths(value: Any) -> Any:
     return [without_paths(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _predictions(run: Path, folder: Path) -> set[Path]:
+def _predictions(run: Path, folder: Path) -> None:
     """One file for each data set that the run was audited on."""
     folder.mkdir(exist_ok=True)
     abouts = read_abouts(ledger_folder(run))
     by_data: dict[str, dict[str, Any]] = {}
     for (_, data), about in abouts.items():
         by_data.setdefault(data, about)
-    written = set()
     with open_table(ledger_folder(run)) as base:
         for data, about in by_data.items():
             path = folder / f"{digest(data.encode(), 4)}.parquet"
             _write(base, path, data, without_paths(about))
-            written.add(path)
-    return written
 
 
 def _write(
