@@ -19,9 +19,11 @@ from typing import Protocol, TypeAlias
 
 from rich.console import Console
 
+from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.feature_sets import Features
 from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
 
@@ -48,6 +50,8 @@ class Job:
     audits: tuple[AuditJob, ...]
     path: Path
     imports: tuple[str, ...] = ()  # modules of the user's that its recipe may name
+    maker: Job | None = None  # the run that makes its data, if they are features
+    features: Features | None = None
 
 
 class Executor(Protocol):
@@ -237,13 +241,24 @@ def run_job(job: Job) -> None:
 
     torch.set_num_threads(1)
     recipe = parse_recipe(job.recipe, imports=job.imports)
+    given, data = _features(job)
     # Another study may be at the same run: wait for it, and find the run finished.
-    run = train(recipe, job.config, out=job.path, resume=True, wait=True, device="cpu", quiet=True)
+    run = train(
+        recipe,
+        job.config,
+        out=job.path,
+        resume=True,
+        wait=True,
+        device="cpu",
+        quiet=True,
+        source=given,
+    )
     for audit in job.audits:
         weights = weights_meant(run.weights, audit.weights)
         if weights or not audit.weights:
             wish = Wish(
                 str(job.path),
+                data=data,
                 attacks=audit.attacks,
                 weights=",".join(weights),
                 limit=audit.limit,
@@ -254,6 +269,15 @@ def run_job(job: Job) -> None:
             audit_target(wish)
         for name in weights if audit.similarity else ():
             similarity(job.path, weights=name, split=audit.split, limit=audit.limit, device="cpu")
+
+
+def _features(job: Job) -> tuple[DataSource | None, str | None]:
+    """The features that a run learns from, made first, and the data whose test part judges it."""
+    if job.maker is None or job.features is None:
+        return None, None
+    run_job(job.maker)  # who makes them may not be trained yet
+    folder = job.path.parent / "features"
+    return job.features.open(job.maker.path, folder, "cpu"), job.maker.config.data
 
 
 def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:

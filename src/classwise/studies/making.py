@@ -90,10 +90,11 @@ def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> No
 def work_of(studies: Sequence[PlannedStudy], kept: Kept, imports: Sequence[str] = ()) -> Work:
     """The jobs that are left, one for each run however many studies share it.
 
-    Seeds of one run stand far apart, so that after a cut every row has some.
+    Seeds of one run stand far apart, so that after a cut every row has some; runs on features come
+    after those that make them.
     """
     every = together(run for one in studies for run in one.wanted)
-    order = sorted(every.items(), key=lambda pair: pair[1].config.seed)
+    order = sorted(every.items(), key=lambda pair: (pair[1].config.seed, bool(pair[1].maker)))
     left = {key: run for key, run in order if not is_done(run, kept)}
     jobs = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
     return Work(jobs, left, len(every) - len(left))

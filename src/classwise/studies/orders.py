@@ -25,7 +25,7 @@ from classwise.studies.cells import Setting
 from classwise.studies.counted import equal_rates_p_value, samples_of
 from classwise.studies.found import FoundRun, Hole
 from classwise.studies.pairing import Predictions
-from classwise.studies.readings import ConditionName
+from classwise.studies.readings import ConditionName, Read
 
 
 class AgreementOptions(ArtefactOptions):
@@ -40,6 +40,7 @@ class AgreementOptions(ArtefactOptions):
     kind: Literal["agreement"]
     axis: str
     along: tuple[str, ...] = ()  # axes that change with it, such as the radius with the data
+    beside: str = ""  # a value of the axis: how far each of the others agrees with it
     conditions: tuple[ConditionName, ...] = Field(("clean", "pgd-20"), min_length=1)
     weights: str = "last"
     same_from: Annotated[float, Field(gt=-1, le=1)] = SAME_FROM  # the paper names no number
@@ -134,6 +135,19 @@ class Compared:
         if not pairs or np.isnan(pairs).any():
             raise Hole("all classes of a run are equal, which is no order")
         return min(pairs)
+
+    def with_one(self, seed: str, value: str) -> Read:
+        """ρ of a value with the one that the others stand beside, and its interval over images."""
+        found = self.by_seed.get(seed, Hole("not audited"))
+        if isinstance(found, Hole):
+            raise found
+        for pair in found.ranks.pairs:
+            names = {found.ranks.runs[pair.first], found.ranks.runs[pair.second]}
+            if names == {value, self.options.beside}:
+                if np.isnan(pair.value):
+                    raise Hole("all classes of a run are equal, which is no order")
+                return Read(pair.value, interval=(pair.low, pair.high))
+        raise Hole(f"{self.options.beside} was not audited")
 
     def lowest_or_none(self, seed: str) -> float | None:
         """The lowest ρ of all pairs; None where there is none."""

@@ -28,6 +28,7 @@ from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, unknown
 from classwise.recipe import Recipe
 from classwise.spelling import spell_eps, split_outside_brackets
+from classwise.studies.feature_sets import Features, with_makers
 from classwise.studies.named import check_names
 from classwise.studies.papers import PaperRow, paper_rows
 from classwise.studies.scale import Scale, read_with, scale_of
@@ -51,6 +52,8 @@ class PlannedRun:
     config: TrainConfig
     audits: tuple[Audit, ...]
     lacking: str = ""  # why it is not run at this scale
+    maker: PlannedRun | None = None  # the run that makes its data, if they are features
+    features: Features | None = None
 
     @property
     def key(self) -> str:
@@ -111,7 +114,10 @@ def plan(
                     f"study {study.name}, [[runs]] {number} at scale {scale_name}: {reason}"
                 ) from None
             found += [replace(run, lacking=lacking) for run in planned]
-    return tuple(found)
+    try:
+        return with_makers(found)
+    except ClasswiseError as reason:
+        raise ClasswiseError(f"study {study.name} at scale {scale_name}: {reason}") from None
 
 
 def count_runs(study: Study, scale_name: str) -> int:

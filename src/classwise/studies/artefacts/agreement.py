@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from classwise.errors import unknown
 from classwise.judging.agreement import RankAgreement
 from classwise.judging.metrics import ConditionReport
 from classwise.judging.universal import Agreement
@@ -14,7 +15,7 @@ from classwise.studies.epochs import gaps
 from classwise.studies.found import Found, FoundRun, Hole
 from classwise.studies.orders import AgreementOptions, Compared
 from classwise.studies.pairing import Predictions
-from classwise.studies.readings import read_measure
+from classwise.studies.readings import Read, read_measure
 
 EVERY = "all of them"
 NOTHING = Cell(words="–")
@@ -26,6 +27,8 @@ def agreement(found: Found, options: AgreementOptions) -> Artefact:
     found = found.only(options.where)
     values, rows, panels = found.values(options.axis), list[tuple[Cell, ...]](), list[Figure]()
     predictions = Predictions()
+    if options.beside and options.beside not in values:
+        raise unknown(f"{options.axis} to stand beside", options.beside, values)
     for setting in settings_of(found, but=(options.axis, *options.along)):
         for condition in options.conditions:
             compared = Compared.of(setting, condition, options, predictions)
@@ -36,8 +39,9 @@ def agreement(found: Found, options: AgreementOptions) -> Artefact:
         options.title,
         (
             *("runs", "condition", options.axis, "class std", "worst class"),
-            *("chance if classes were equal", "lowest ρ with another", "ρ between seeds alone"),
-            "verdict",
+            *("chance if classes were equal", "lowest ρ with another"),
+            *([f"ρ with {options.beside}"] if options.beside else []),
+            *("ρ between seeds alone", "verdict"),
         ),
         tuple(rows),
         (
@@ -73,6 +77,12 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
             read(run)  # a run that is not there says so itself
             return compared.lowest(run.seed, run.labels[options.axis])
 
+        def beside_one(run: FoundRun) -> Read:
+            read(run)
+            return compared.with_one(run.seed, run.labels[options.axis])
+
+        itself = value == options.beside
+        other = NOTHING if itself else cell_over(runs, beside_one, unit="")
         rows.append(
             (
                 *(Cell(words=words) for words in (label, condition, value)),
@@ -80,6 +90,7 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
                 cell_over(runs, lambda run: read_measure(read(run), "worst")),
                 _chance(compared, value),
                 cell_over(runs, lowest_of, unit=""),
+                *([other] if options.beside else []),
                 _between_seeds(compared, value),
                 NOTHING,
             )
@@ -89,7 +100,8 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
     ]
     pairs = Cell(tuple(lowest), unit="") if lowest else Cell(hole="no pair to compare")
     named = (Cell(words=words) for words in (label, condition, EVERY))
-    rows.append((*named, *(NOTHING,) * 3, pairs, NOTHING, Cell(words=compared.verdict)))
+    last = (NOTHING,) * (2 if options.beside else 1)
+    rows.append((*named, *(NOTHING,) * 3, pairs, *last, Cell(words=compared.verdict)))
     return rows
 
 
