@@ -161,3 +161,23 @@ def test_only_those_that_fit_every_part():
         chosen(runs, ["*ema,eps=9/255"])
     with pytest.raises(ValueError, match="none all of them"):
         chosen(runs, ["recipe=at,recipe=at+ema"])
+
+
+class TestSeedsOfRows:
+    ROWS = 'row = ["AT", "AT + EMA"]\nseeds = 3\n[scale.minutes.seeds_of]\n"{}" = {}'
+
+    def seeds(self, pattern, many, **how):
+        runs = planned(self.ROWS.format(pattern, many), "minutes", **how)
+        return [(run.labels["row"], run.labels["seed"]) for run in runs]
+
+    def test_rows_have_as_many_as_the_scale_says_unless_the_user_does(self):
+        plain = [("AT", "0"), ("AT", "1"), ("AT", "2")]
+        assert self.seeds("* + EMA", 1) == [*plain, ("AT + EMA", "0")]
+        assert len(self.seeds("* + EMA", 1, seeds=2)) == 4
+        assert len(self.seeds("AT*", 5)) == 6  # at most, never more than there are
+
+    def test_rows_that_are_not_there_and_no_seeds_are_refused(self):
+        with pytest.raises(ValueError, match=r"seeds_of\] '\* \+ CFA'"):
+            self.seeds("* + CFA", 1)
+        with pytest.raises(ValueError, match="give at least 1"):
+            self.seeds("AT", 0)

@@ -29,6 +29,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.recipe import Recipe
 from classwise.spelling import spell_eps, split_outside_brackets
 from classwise.studies.feature_sets import Features, with_makers
+from classwise.studies.found import like
 from classwise.studies.named import check_names
 from classwise.studies.papers import PaperRow, paper_rows
 from classwise.studies.scale import Scale, read_with, scale_of
@@ -100,6 +101,7 @@ def plan(
     `seeds` are so many for every block; `imports` the modules that its recipes may name.
     """
     scale = scale_of(study, scale_name)
+    _check_rows(study, scale_name)
     audits, found = scale.audits(study.audits_at(scale_name)), []
     for number, block in _blocks(study, scale_name):
         lacking = _lacking(study, block, scale)
@@ -107,7 +109,7 @@ def plan(
             try:
                 planned = [
                     _resolved(point, seed, study, scale, audits, tuple(imports))
-                    for seed in _seeds(study, block, scale, seeds)
+                    for seed in _seeds(study, block, point, scale, seeds)
                 ]
             except ClasswiseError as reason:
                 raise ClasswiseError(
@@ -125,8 +127,8 @@ def count_runs(study: Study, scale_name: str) -> int:
     scale, many = scale_of(study, scale_name), 0
     for _, block in _blocks(study, scale_name):
         if not _lacking(study, block, scale):
-            each = len(list(_points(study, block, scale)))
-            many += each * len(_seeds(study, block, scale, None))
+            points = _points(study, block, scale)
+            many += sum(len(_seeds(study, block, point, scale, None)) for point in points)
     return many
 
 
@@ -143,14 +145,33 @@ def _lacking(study: Study, block: Block, scale: Scale) -> str:
     return f"{UNOBTAINABLE} ({block.need})" if block.need in scale.lacks else ""
 
 
-def _seeds(study: Study, block: Block, scale: Scale, wanted: int | None) -> tuple[int, ...]:
-    """The seeds of a block: as many as the user says, or the study at this scale, or its file."""
-    own = study.scale.get(scale.name, AtScale()).seeds
+def _seeds(
+    study: Study, block: Block, point: _Point, scale: Scale, wanted: int | None
+) -> tuple[int, ...]:
+    """The seeds of a setting: as many as the user says, or the study at this scale, or its file."""
+    at_scale = study.scale.get(scale.name, AtScale())
+    own = at_scale.seeds
     found = block.seeds if own is None else own
     if wanted is not None:
         counted = found == tuple(range(len(found)))
         return tuple(range(wanted)) if counted else found[:wanted]
-    return found[: scale.seeds] if own is None and scale.seeds else found
+    found = found[: scale.seeds] if own is None and scale.seeds else found
+    row = point.labels.get("row", "")
+    fewer = [many for pattern, many in at_scale.seeds_of.items() if like(row, pattern)]
+    return found[: fewer[0]] if fewer else found
+
+
+def _check_rows(study: Study, scale_name: str) -> None:
+    """Refuse `seeds_of` rows that no block has at this scale, or of fewer than one seed."""
+    scale = scale_of(study, scale_name)
+    points = [p for _, block in _blocks(study, scale_name) for p in _points(study, block, scale)]
+    rows = list(dict.fromkeys(point.labels.get("row", "") for point in points))
+    for pattern, many in study.scale.get(scale_name, AtScale()).seeds_of.items():
+        where = f"study {study.name}, [scale.{scale_name}.seeds_of]"
+        if not any(like(row, pattern) for row in rows):
+            raise unknown(f"row in {where}", pattern, rows)
+        if many < 1:
+            raise ClasswiseError(f"{where}: {pattern} has {many} seeds; give at least 1")
 
 
 def _points(study: Study, block: Block, scale: Scale) -> Iterator[_Point]:
