@@ -158,7 +158,7 @@ def study(
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
             out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
-    _write(planned, kept, pages or (home if source is None else source))
+    _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
         raise typer.Exit(NO)
@@ -202,16 +202,22 @@ def _run(work: Work, executor: Executor, kept: Kept, quiet: bool, records: Path 
     return len(run_jobs(jobs, executor, console=out, before=work.done, done=done, quiet=quiet))
 
 
-def _write(planned: list[PlannedStudy], kept: Kept, pages: Path) -> None:
+def _write(planned: list[PlannedStudy], kept: Kept, pages: Path, *, every: bool) -> None:
+    """Write the pages; of all studies those of which something is there, and an index over all."""
     from classwise.studies.finding import Reader
-    from classwise.studies.making import write_page
+    from classwise.studies.making import is_there, write_index, write_page
 
     reader = Reader(kept)
     for one in planned:
+        if every and not is_there(one, kept):
+            continue
         path, found = write_page(one, reader, pages)
         holes = sum(run.run is None for run in found.runs)
         words = f", {holes} of {len(found.runs)} runs missing" if holes else ""
         out.print(f"Wrote {path}{words}", soft_wrap=True, highlight=False)
+    if every:
+        path = write_index(planned, kept, pages)
+        out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
 
 
 def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:

@@ -129,6 +129,38 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
     return folder / "index.md", found
 
 
+def is_there(planned: PlannedStudy, kept: Kept) -> bool:
+    """Whether some run of a study is there, or it needs none: else its page would be all holes."""
+    runs = [run for run in planned.runs if not run.lacking]
+    return not planned.runs or any(kept.covering(run) is not None for run in runs)
+
+
+def write_index(studies: Sequence[PlannedStudy], kept: Kept, pages: Path) -> Path:
+    """Write `PAGES/index.md`: every study, how much of it is there, and where its page is."""
+    lines = [f"# Studies at scale {studies[0].scale}", ""]
+    if (pages / EFFECTS / "index.md").exists():
+        lines += [f"[Every claim of the papers beside these runs]({EFFECTS}/index.md)", ""]
+    lines += ["| study | of the paper | shows | runs |", "| --- | --- | --- | --- |"]
+    for one in studies:
+        study, needed = one.study, {run.key: run for run in one.runs if not run.lacking}
+        whole = [run for run in needed.values() if _is_whole(run, kept)]
+        said = f"{len(whole)} of {len(needed)}" if needed else "none needed"
+        reasons = dict.fromkeys(run.lacking for run in one.runs if run.lacking)
+        where = ", ".join(word for word in (study.paper, study.source) if word)
+        linked = is_there(one, kept)
+        name = f"[{study.name}]({study.name}/index.md)" if linked else study.name
+        runs = "; ".join([*([said] if needed or not reasons else []), *reasons])
+        cells = (markdown_text(where), markdown_text(study.shows), markdown_text(runs))
+        lines.append(f"| {' | '.join([name, *cells])} |")
+    write_atomically(pages / "index.md", "\n".join([*lines, ""]).encode())
+    return pages / "index.md"
+
+
+def _is_whole(run: PlannedRun, kept: Kept) -> bool:
+    there = kept.covering(run)
+    return there is not None and there.finished == there.epochs
+
+
 def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) -> Path:
     """Write `PAGES/effects/index.md`: every claim of the papers beside what these studies found."""
     found = {one.study.name: reader.found(one.study, one.scale, one.runs) for one in studies}
