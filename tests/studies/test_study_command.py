@@ -60,6 +60,22 @@ def test_only_some_and_another_study_shares_their_runs(home, monkeypatch):
     assert "pgd-3" not in table(home / "runs" / "three")
 
 
+@pytest.mark.parametrize(
+    ("words", "device"),
+    [
+        (("--workers", "2"), "cpu"),
+        (("--workers", "1"), "auto"),
+        (("--workers", "2", "--device", "mars"), "mars"),
+    ],
+)
+def test_runs_are_made_on_the_device_that_is_named(tmp_path, monkeypatch, words, device):
+    here = Here()
+    monkeypatch.setattr("tiny_studies.attempt", lambda _: "not now")
+    words = (write_study(tmp_path), "--out", tmp_path / "runs", "--only", "clean", *words)
+    study(*words, here=here, monkeypatch=monkeypatch)
+    assert {job.device for job in here.jobs} == {device}
+
+
 def test_a_run_that_fails_is_a_hole_with_its_words_and_the_exit_code_is_1(tmp_path, monkeypatch):
     path = write_study(tmp_path, more=FAILING)
     words = (path, "--out", tmp_path / "runs", "--only", "none", "--only", "clean", "--seeds", "1")
@@ -98,6 +114,11 @@ class TestBeforeAnythingRuns:
             (["nothing"], "unknown study 'nothing'"),
             (["three.toml", "--only", "*cfa*"], "unknown run (--only)"),
             (["three.toml", "--on", "mars"], "unknown place to run (--on) 'mars'"),
+            (["three.toml", "--gpus", "1"], "--gpus has no effect with --on local"),
+            (
+                ["three.toml", "--from", ".", "--device", "cpu"],
+                "--device has no effect with --from",
+            ),
             (["three.toml", "--seeds", "0"], "--seeds 0: give at least 1"),
             (["three.toml", "--from", "nowhere"], "there is no such folder of records"),
             (["three.toml", "--from", ".", "--dry-run"], "--dry-run has no effect with --from"),

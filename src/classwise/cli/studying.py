@@ -52,6 +52,19 @@ def study(
     on: Annotated[str, typer.Option(help="Where runs are made: local, ray or ray:ADDRESS.")] = (
         "local"
     ),
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="cpu, cuda, cuda:1, mps or auto. (default: auto for one run at a time or with "
+            "--gpus, else cpu: runs would share the one GPU)"
+        ),
+    ] = None,
+    cpus: Annotated[
+        float | None, typer.Option(min=0.1, help="Processors of each task on Ray. (default: 1)")
+    ] = None,
+    gpus: Annotated[
+        float | None, typer.Option(min=0, help="GPUs of each task on Ray. (default: 0)")
+    ] = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Where the runs of all studies go. (default: runs/studies)"),
@@ -107,7 +120,8 @@ def study(
     of_files = {
         "--scale": scale, "--only": only, "--pages": pages, "--records": records,
         "--from": source, "--dry-run": dry_run, "--budget": budget, "--import": imports,
-        "--on": on != "local", "--quiet": quiet,
+        "--on": on != "local", "--quiet": quiet, "--device": device, "--cpus": cpus,
+        "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
         return _list_studies()
@@ -123,18 +137,16 @@ def study(
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
 
     home = folder or FOLDER
+    idle = ("--scale", "--pages", "--from", "--import", "--quiet")
+    running = {name: given for name, given in of_files.items() if name not in idle}
     if source is not None:
-        idle = {"--out": folder, "--only": only, "--dry-run": dry_run, "--budget": budget,
-                "--records": records, "--on": on != "local"}  # fmt: skip
-        _refuse(idle, f"--from {source}")
+        _refuse({"--out": folder, **running}, f"--from {source}")
         if not source.is_dir():
             raise ClasswiseError(f"--from {source}: there is no such folder of records")
     if seeds is not None and seeds < 1:
         raise ClasswiseError(f"--seeds {seeds}: give at least 1")
     if EFFECTS in names:
-        idle = {"another study": len(names) > 1, "--only": only, "--dry-run": dry_run,
-                "--budget": budget, "--records": records, "--on": on != "local"}  # fmt: skip
-        _refuse(idle, EFFECTS)
+        _refuse({"another study": len(names) > 1, **running}, EFFECTS)
     planned = plan_studies(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
@@ -145,7 +157,7 @@ def study(
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
-        executor = _executor(on, many)
+        executor = _executor(on, many, cpus, gpus)
         work = work_of(planned, kept, imports or ())
         if dry_run or budget is not None:
             _costs(work, many, budget, show=dry_run)
@@ -153,7 +165,8 @@ def study(
             return
         if records is not None:  # of runs that were there before a kill
             keep_records(planned, kept, records, new=True)
-        failed = _run(work, executor, kept, quiet, records)
+        where = choose_device(many, device, gpus)
+        failed = _run(work.on(where), executor, kept, quiet, records)
         kept = Kept.of(home)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
@@ -164,7 +177,16 @@ def study(
         raise typer.Exit(NO)
 
 
-def _executor(on: str, workers: int) -> Executor:
+def choose_device(workers: int, device: str | None, gpus: float | None) -> str:
+    """Where runs are trained; several at a time would all take the one GPU, so not by themselves.
+
+    >>> choose_device(1, None, None), choose_device(2, None, None), choose_device(2, "cuda", None)
+    ('auto', 'cpu', 'cuda')
+    """
+    return device or ("auto" if workers == 1 or gpus else "cpu")
+
+
+def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> Executor:
     from classwise.errors import unknown
     from classwise.studies.grid import Processes
 
@@ -172,9 +194,10 @@ def _executor(on: str, workers: int) -> Executor:
     if kind == "ray":
         from classwise.studies.on_ray import OnRay
 
-        return OnRay(address, workers)
+        return OnRay(address, workers, cpus=cpus or 1.0, gpus=gpus or 0.0)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
+    _refuse({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
     return Processes(workers)
 
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -52,6 +52,8 @@ class Job:
     imports: tuple[str, ...] = ()  # modules of the user's that its recipe may name
     maker: Job | None = None  # the run that makes its data, if they are features
     features: Features | None = None
+    device: str = "cpu"
+    threads: int = 1  # of the processor
 
 
 class Executor(Protocol):
@@ -230,7 +232,7 @@ def attempt(job: Job) -> str:
 
 
 def run_job(job: Job) -> None:
-    """Train and audit one run on one thread, in a process of its own."""
+    """Train and audit one run, in a process of its own."""
     import torch
 
     from classwise.doors.targets import audit_target
@@ -239,7 +241,7 @@ def run_job(job: Job) -> None:
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(job.threads)
     recipe = parse_recipe(job.recipe, imports=job.imports)
     given, data = _features(job)
     # Another study may be at the same run: wait for it, and find the run finished.
@@ -249,7 +251,7 @@ def run_job(job: Job) -> None:
         out=job.path,
         resume=True,
         wait=True,
-        device="cpu",
+        device=job.device,
         quiet=True,
         source=given,
     )
@@ -263,21 +265,24 @@ def run_job(job: Job) -> None:
                 weights=",".join(weights),
                 limit=audit.limit,
                 split=audit.split,
-                device="cpu",
+                device=job.device,
                 quiet=True,
             )
             audit_target(wish)
         for name in weights if audit.similarity else ():
-            similarity(job.path, weights=name, split=audit.split, limit=audit.limit, device="cpu")
+            similarity(
+                job.path, weights=name, split=audit.split, limit=audit.limit, device=job.device
+            )
 
 
 def _features(job: Job) -> tuple[DataSource | None, str | None]:
     """The features that a run learns from, made first, and the data whose test part judges it."""
     if job.maker is None or job.features is None:
         return None, None
-    run_job(job.maker)  # who makes them may not be trained yet
+    # Who makes them may not be trained yet.
+    run_job(replace(job.maker, device=job.device, threads=job.threads))
     folder = job.path.parent / "features"
-    return job.features.open(job.maker.path, folder, "cpu"), job.maker.config.data
+    return job.features.open(job.maker.path, folder, job.device), job.maker.config.data
 
 
 def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from classwise.errors import ClasswiseError
@@ -45,6 +45,11 @@ class Work:
     jobs: dict[str, Job]
     runs: dict[str, PlannedRun]
     done: int
+
+    def on(self, device: str) -> Work:
+        """The same on a device."""
+        jobs = {key: replace(job, device=device) for key, job in self.jobs.items()}
+        return replace(self, jobs=jobs)
 
 
 def plan_studies(
