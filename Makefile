@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test test-quick test-docs test-real test-studies mutants soak bench bench-train corruptions equality format lint types check clean
+.PHONY: help install quickstart test test-quick test-docs test-real test-studies studies-pages mutants soak bench bench-train corruptions equality format lint types check clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,12 @@ test-real: .venv/installed ## Run the tests on real CIFAR, fetching what is miss
 
 test-studies: .venv/installed ## Run every study at its smallest scale and look at all tables and figures, and one on Ray (four minutes)
 	CLASSWISE_STUDIES=1 $(BIN)/python -m pytest tests/studies/test_studies_smoke.py tests/studies/test_on_ray.py
+
+# Where there are no records there are no pages; tests/studies/test_committed_pages.py holds both together.
+RECORDS := docs/studies/records
+studies-pages: .venv/installed ## Make the pages of docs/studies from the records there, without data or training
+	$(BIN)/classwise study effects --scale minutes --from $(RECORDS) --pages docs/studies
+	$(BIN)/classwise study all --scale minutes --from $(RECORDS) --pages docs/studies
 
 # Each mutant in tests/mutants.py is one wrong line; the tests beside it must fail. SAMPLE=4 draws a few by SEED.
 mutants: .venv/installed ## Check that the tests notice wrong rules (about eight minutes of processor time)

@@ -95,8 +95,8 @@ WALK = {
     "tuning": "judged start ranges trial trials search summary page",
     "studies": "",
     "cli": (
-        "app options wanted opening printing lists caching training tuning studying auditing "
-        "universality comparing __init__"
+        "app options wanted opening printing lists caching training tuning studying_digits "
+        "studying auditing universality comparing __init__"
     ),
     "__main__": "",
 }

@@ -34,6 +34,10 @@ def test_a_job_is_trained_and_audited_once(tmp_path):
     assert not {name for name in changed if name.endswith((".jsonl", ".parquet", ".safetensors"))}
 
 
+def test_a_job_is_trained_on_its_device(tmp_path):
+    assert "mars" in attempt(job(tmp_path, device="mars"))
+
+
 def test_why_a_job_failed_is_said_in_words(tmp_path, monkeypatch):
     assert "unknown method 'ta'" in attempt(job(tmp_path, "ta"))
     assert "add --import os" in attempt(job(tmp_path, "at+os:Boost"))

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from classwise.sealed import sealed_text
+from classwise.studies.choosing import chosen
 from classwise.studies.kept import Kept, Looks, job_of, looks_of, together
-from classwise.studies.planned import chosen, plan, run_key
+from classwise.studies.planned import plan, run_key
 from classwise.studies.study import parse_study
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
@@ -147,3 +148,36 @@ def test_only():
     with pytest.raises(ValueError, match="unknown run"):
         chosen(runs, ["*cfa*"])
     assert replace(runs[0]).title == "at, seed 0"
+
+
+def test_only_those_that_fit_every_part():
+    runs = planned('eps = ["2/255", "4/255"]')
+    (one,) = chosen(runs, ["recipe=*ema, EPS=4/255"])
+    assert (one.labels["recipe"], one.labels["eps"]) == ("at+ema", "4/255")
+    assert len(chosen(runs, ["*ema,eps=4/255", "at"])) == 3
+    named = planned('row = ["AT, plainly", "AT, averaged"]')
+    assert len(chosen(named, ["AT, plainly"])) == 1  # a label with a comma is a label still
+    with pytest.raises(ValueError, match=r"unknown run .* 'eps=9/255'"):
+        chosen(runs, ["*ema,eps=9/255"])
+    with pytest.raises(ValueError, match="none all of them"):
+        chosen(runs, ["recipe=at,recipe=at+ema"])
+
+
+class TestSeedsOfRows:
+    ROWS = 'row = ["AT", "AT + EMA"]\nseeds = 3\n[scale.minutes.seeds_of]\n"{}" = {}'
+
+    def seeds(self, pattern, many, **how):
+        runs = planned(self.ROWS.format(pattern, many), "minutes", **how)
+        return [(run.labels["row"], run.labels["seed"]) for run in runs]
+
+    def test_rows_have_as_many_as_the_scale_says_unless_the_user_does(self):
+        plain = [("AT", "0"), ("AT", "1"), ("AT", "2")]
+        assert self.seeds("* + EMA", 1) == [*plain, ("AT + EMA", "0")]
+        assert len(self.seeds("* + EMA", 1, seeds=2)) == 4
+        assert len(self.seeds("AT*", 5)) == 6  # at most, never more than there are
+
+    def test_rows_that_are_not_there_and_no_seeds_are_refused(self):
+        with pytest.raises(ValueError, match=r"seeds_of\] '\* \+ CFA'"):
+            self.seeds("* + CFA", 1)
+        with pytest.raises(ValueError, match="give at least 1"):
+            self.seeds("AT", 0)

@@ -1,11 +1,14 @@
 """What the studies that are built in ask for: axes, attacks, shared runs, and who names them."""
 
 import re
+from collections import Counter
 
 import pytest
 from typer.testing import CliRunner
 
 from classwise.cli import app
+from classwise.studies.alternatives import OTHER_GATE
+from classwise.studies.kept import together
 from classwise.studies.papers.claims import claims
 from classwise.studies.planned import UNOBTAINABLE, plan
 from classwise.studies.study import load_study, study_names
@@ -47,14 +50,59 @@ class TestAxes:
 
     def test_seeds_and_attacks_at_minutes(self):
         runs = plan(load_study("wei-table1"), "minutes")
-        rows = {run.labels["row"] for run in runs}
-        assert len(runs) == 3 * len(rows)
+        seeds = Counter(run.labels["row"] for run in runs)
+        assert {row for row, many in seeds.items() if many == 1} == {
+            f"{base} + CFA" for base in ("AT", "TRADES", "FAT")
+        }
+        assert set(seeds.values()) == {1, 3}
         first = next(run for run in runs if run.labels == {**run.labels, "row": "AT", "seed": "0"})
         asked = {(one, audit.limit) for audit in first.audits for one in audit.attacks}
         assert asked == {
             ("clean", 0), ("pgd-20", 0), ("suite(apgd-ce,apgd-t)", 1000),
             ("suite(apgd-ce,apgd-t,fab-t,square)", 500),
         }  # fmt: skip
+
+    def test_a_search_of_the_best_weights_is_made_of_one_seed(self):
+        asked = {
+            (weights, run.labels["seed"])
+            for run in plan(load_study("wei-table1"), "minutes")
+            for audit in run.audits
+            if "suite(apgd-ce,apgd-t)" in audit.attacks
+            for weights in audit.weights
+        }
+        assert asked == {*((("averaged-last", seed)) for seed in "012"), ("averaged-best", "0")}
+
+
+class TestMinutes:
+    """What the runs of all studies come to, together."""
+
+    def test_runs_are_some_hundreds(self):
+        runs = [run for name in study_names() for run in plan(load_study(name), "minutes")]
+        assert len(together(runs)) <= 242  # that many were decided on; more is hours
+
+    def test_a_gate_that_may_not_open_has_one_seed_and_its_twin_as_many_as_others(self):
+        for name in study_names():
+            seeds = Counter(
+                run.labels["row"] for run in plan(load_study(name), "minutes")
+                if "row" in run.labels and run.labels["data"] == "cifar10"
+            )  # fmt: skip
+            for row in seeds:
+                if row.endswith(OTHER_GATE):
+                    assert seeds[row.removesuffix(OTHER_GATE)] == 1, (name, row)
+
+    @pytest.mark.parametrize(
+        ("study", "like"),
+        [
+            ("medi-table2", "medi-table1"), ("medi-corruptions", "medi-table1"),
+            *((name, "ahn-table1") for name in
+              ("ahn-both-views", "ahn-dynamics", "ahn-superclasses")),
+        ],
+    )  # fmt: skip
+    def test_twins_are_runs_that_a_table_has(self, study, like):
+        twins = {run.key for run in plan(load_study(study), "minutes")
+                 if run.labels["row"].endswith(OTHER_GATE)}  # fmt: skip
+        assert twins
+        assert twins <= {run.key for run in plan(load_study(like), "minutes")}
 
 
 class TestSharedRuns:

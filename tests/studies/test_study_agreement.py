@@ -1,13 +1,18 @@
 """Runs that differ in one axis: their orders of the classes, and the rule that follows."""
 
+import effect_scenes
 import numpy as np
 import pytest
+from found_scenes import found as found_of
 from refusals import refused
 from scipy import stats
 from trained_runs import column, condition, found_runs, record, row
 
-from classwise.studies.artefacts.agreement import EVERY, AgreementOptions, agreement
+from classwise.studies.artefacts.agreement import EVERY, agreement
+from classwise.studies.cells import settings_of
 from classwise.studies.counted import equal_rates_p_value
+from classwise.studies.orders import AgreementOptions, Compared
+from classwise.studies.pairing import Predictions
 
 NAMES = tuple("abcdef")
 SPREAD = [40, 80, 150, 210, 290, 360]  # of 400
@@ -164,3 +169,26 @@ def test_holes_are_kept_and_the_others_compared():
 def test_an_axis_that_is_not_there_is_refused():
     with refused("model"):
         agreement(found_runs(({"model": "cnn"}, "not run yet")), options(axis="modle"))
+
+
+class TestPairedByImages:
+    """Runs that were asked about the same images have them drawn together."""
+
+    def ranks(self, tmp_path, data=("d", "d")):
+        right, runs = effect_scenes.right_of([0.3, 0.5, 0.6], 60, 0), []
+        for model, where in zip(("cnn", "vgg"), data, strict=True):
+            folder = tmp_path / model
+            effect_scenes.write(folder, right, data=where)
+            labels = {"recipe": "at", "model": model, "seed": "0"}
+            runs.append(effect_scenes.found_run(folder, labels))
+        found = found_of(*runs)
+        (setting,) = settings_of(found, but=("model",))
+        compared = Compared.of(setting, "pgd-20", options(), Predictions())
+        return compared.by_seed["0"].ranks
+
+    def test_equal_verdicts_agree_better_than_on_other_data(self, tmp_path):
+        together, apart = self.ranks(tmp_path / "one"), self.ranks(tmp_path / "two", ("d", "e"))
+        assert together.paired
+        assert not apart.paired
+        lows = [ranks.measures["spearman"].low[0, 1] for ranks in (together, apart)]
+        assert lows[0] > 0.8 > lows[1]

@@ -3,39 +3,15 @@
 import shutil
 import sys
 
-import duckdb
 import pytest
-import torch
 from taken_over import take_over
 from tiny_studies import Here, study, write_study
 
-from classwise.errors import ClasswiseError
 from classwise.judging.audits import read_audits
 from classwise.record.card import read_run_json
-from classwise.report.runs import load_runs
-from classwise.studies.records import keep_record, rounded
 from classwise.studies.study import study_names
 
 FAILING = '[[runs]]\nrecipe = "clean"\nrow = "none"\ndata = "npz:nowhere.npz"\n'
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A study that was run once, with its records."""
-    home = tmp_path_factory.mktemp("studies")
-    with pytest.MonkeyPatch.context() as patch:
-        here = Here()
-        words = (write_study(home), "--out", home / "runs", "--records", home / "records")
-        result = study(*words, here=here, monkeypatch=patch)
-    assert result.exit_code == 0, result.output
-    assert len(here.jobs) == 6
-    return home
-
-
-@pytest.fixture
-def home(made, tmp_path):
-    shutil.copytree(made, tmp_path / "home")
-    return tmp_path / "home"
 
 
 def table(page):
@@ -86,6 +62,22 @@ def test_only_some_and_another_study_shares_their_runs(home, monkeypatch):
     assert "pgd-3" not in table(home / "runs" / "three")
 
 
+@pytest.mark.parametrize(
+    ("words", "device"),
+    [
+        (("--workers", "2"), "cpu"),
+        (("--workers", "1"), "auto"),
+        (("--workers", "2", "--device", "mars"), "mars"),
+    ],
+)
+def test_runs_are_made_on_the_device_that_is_named(tmp_path, monkeypatch, words, device):
+    here = Here()
+    monkeypatch.setattr("tiny_studies.attempt", lambda _: "not now")
+    words = (write_study(tmp_path), "--out", tmp_path / "runs", "--only", "clean", *words)
+    study(*words, here=here, monkeypatch=monkeypatch)
+    assert {job.device for job in here.jobs} == {device}
+
+
 def test_a_run_that_fails_is_a_hole_with_its_words_and_the_exit_code_is_1(tmp_path, monkeypatch):
     path = write_study(tmp_path, more=FAILING)
     words = (path, "--out", tmp_path / "runs", "--only", "none", "--only", "clean", "--seeds", "1")
@@ -99,93 +91,6 @@ def test_a_run_that_fails_is_a_hole_with_its_words_and_the_exit_code_is_1(tmp_pa
     assert len(list((tmp_path / "runs").glob("clean-s0-*/predictions"))) == 1
     (note,) = (tmp_path / "runs").glob("*.failed.json")
     assert "nowhere.npz" in note.read_text()
-
-
-class TestRecords:
-    def test_pages_come_from_records_without_data_or_training(self, home, monkeypatch):
-        def closed(*_, **__):
-            raise AssertionError
-
-        shutil.move(home / "runs", home / "gone")
-        monkeypatch.setattr("classwise.data.sources.open_data", closed)
-        monkeypatch.setattr("classwise.studies.grid.run_job", closed)
-        words = (home / "three.toml", "--from", home / "records", "--pages", home / "pages")
-        result = study(*words)
-        assert result.exit_code == 0, result.output
-        assert table(home / "pages" / "three") == table(home / "gone" / "three")
-        page = (home / "pages" / "three" / "index.md").read_text()
-        assert page == (home / "gone" / "three" / "index.md").read_text()
-
-    def test_they_are_read_like_any_run_and_are_small(self, home):
-        runs = sorted(path.parent for path in (home / "runs").glob("*/run.json"))
-        for run in runs:
-            record = home / "records" / run.name
-            (one,), (other,) = load_runs([run]), load_runs([record])
-            assert len(other.history) == 2
-            assert rounded(one.history) == other.history
-            assert one.about["identity"] == other.about["identity"]
-            for left, right in zip(one.audits, other.audits, strict=True):
-                assert list(left.report) == list(right.report)
-                for name in left.report:
-                    tables = [each.report[name].counts.confusion for each in (left, right)]
-                    assert torch.equal(*tables)
-            files = {path.name for path in record.rglob("*") if path.is_file()}
-            assert not {name for name in files if name.endswith(".safetensors")}
-            (table,) = (record / "predictions").glob("*.parquet")
-            columns = "count(logit_gap), max(iterations), count(image)"
-            kept = duckdb.execute(f"SELECT {columns} FROM '{table}'").fetchone()
-            assert kept == (0, 0, 0)
-
-    def test_no_path_of_this_machine_is_in_them(self, home):
-        for path in (home / "records").rglob("*"):
-            if path.is_file():
-                assert b"/tmp/" not in path.read_bytes(), path
-
-    def test_they_can_be_kept_again_in_the_same_place(self, home):
-        run = next((home / "runs").glob("clean-s0-*"))
-        before = sorted(path.name for path in (home / "records" / run.name).rglob("*"))
-        keep_record(run, home / "records")
-        assert sorted(path.name for path in (home / "records" / run.name).rglob("*")) == before
-
-    def test_one_changed_row_changes_the_cell_and_no_other(self, home):
-        page, words = home / "records" / "three", (home / "three.toml", "--from", home / "records")
-        assert study(*words).exit_code == 0
-        before = table(page).splitlines()
-        run = next((home / "records").glob("clean-s0-*"))
-        turn_one_row(next((run / "predictions").glob("*.parquet")))
-        assert study(*words).exit_code == 0
-        after = table(page).splitlines()
-        changed = [line for line, old in zip(after, before, strict=True) if line != old]
-        assert changed
-        assert all(line.startswith("clean,") and "pgd-2" not in line for line in changed)
-        assert any(line.startswith("clean,") and line in before for line in after)
-
-    def test_a_run_that_is_deleted_leaves_a_hole(self, home):
-        words = (home / "three.toml", "--from", home / "records")
-        for path in (home / "records").glob("clean-s*"):
-            shutil.rmtree(path)
-        result = study(*words)
-        assert result.exit_code == 0
-        assert "2 of 6 runs missing" in result.output
-        lines = table(home / "records" / "three").splitlines()
-        assert all("not run yet" in line for line in lines if line.startswith("clean,"))
-        assert any("not run yet" not in line for line in lines if line.startswith("at("))
-
-
-def turn_one_row(path):
-    """Turn one right answer under `clean` into a wrong one; the file has no checksum then."""
-    base = duckdb.connect()
-    base.execute(f"CREATE TABLE t AS SELECT * FROM '{path}'")
-    about = base.execute(
-        f"SELECT decode(value) FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'about'"
-    ).fetchone()[0]
-    right = "condition = 'clean' AND correct"
-    sample = base.execute(f"SELECT min(sample) FROM t WHERE {right}").fetchone()
-    base.execute("UPDATE t SET predicted = (label + 1) % 10, correct = false "
-                 "WHERE condition = 'clean' AND sample = ?", sample)  # fmt: skip
-    quoted = about.replace("'", "''")
-    base.execute(f"COPY t TO '{path}' (FORMAT parquet, KV_METADATA {{classwise_ledger: '1', "
-                 f"about: '{quoted}'}})")  # fmt: skip
 
 
 class TestBeforeAnythingRuns:
@@ -211,6 +116,11 @@ class TestBeforeAnythingRuns:
             (["nothing"], "unknown study 'nothing'"),
             (["three.toml", "--only", "*cfa*"], "unknown run (--only)"),
             (["three.toml", "--on", "mars"], "unknown place to run (--on) 'mars'"),
+            (["three.toml", "--gpus", "1"], "--gpus has no effect with --on local"),
+            (
+                ["three.toml", "--from", ".", "--device", "cpu"],
+                "--device has no effect with --from",
+            ),
             (["three.toml", "--seeds", "0"], "--seeds 0: give at least 1"),
             (["three.toml", "--from", "nowhere"], "there is no such folder of records"),
             (["three.toml", "--from", ".", "--dry-run"], "--dry-run has no effect with --from"),
@@ -261,8 +171,3 @@ def test_list_names_every_study_with_its_runs_and_costs(monkeypatch):
     assert result.exit_code == 0, result.output
     for name in (*study_names(), "digits", "digits-defaults"):
         assert name in result.output
-
-
-def test_a_record_is_made_of_a_run(tmp_path):
-    with pytest.raises(ClasswiseError, match="is no training run"):
-        keep_record(tmp_path, tmp_path / "records")

@@ -165,4 +165,4 @@ def test_every_study_that_is_built_in_resolves_at_its_smallest_scale(name):
     assert study.title
     assert study.source
     for run in plan(study, "smoke"):
-        assert "madeup" in run.config.data
+        assert "madeup" in (run.maker or run).config.data

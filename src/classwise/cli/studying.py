@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from classwise.studies.kept import Kept
     from classwise.studies.making import PlannedStudy, Work
 
-DIGITS = ("digits", "digits-defaults")  # studies of their own, with a table of their own
 FOLDER = Path("runs/studies")
 
 
@@ -43,7 +43,8 @@ def study(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Run those of which a label fits, as '*CFA*' or 'eps=8/255'; may be repeated. "
+            help="Run those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' (all its "
+            "parts fit); may be repeated, and any will do. "
             "(default: all)",
         ),
     ] = None,
@@ -51,6 +52,19 @@ def study(
     on: Annotated[str, typer.Option(help="Where runs are made: local, ray or ray:ADDRESS.")] = (
         "local"
     ),
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="cpu, cuda, cuda:1, mps or auto. (default: auto for one run at a time or with "
+            "--gpus, else cpu: runs would share the one GPU)"
+        ),
+    ] = None,
+    cpus: Annotated[
+        float | None, typer.Option(min=0.1, help="Processors of each task on Ray. (default: 1)")
+    ] = None,
+    gpus: Annotated[
+        float | None, typer.Option(min=0, help="GPUs of each task on Ray. (default: 0)")
+    ] = None,
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Where the runs of all studies go. (default: runs/studies)"),
@@ -106,14 +120,15 @@ def study(
     of_files = {
         "--scale": scale, "--only": only, "--pages": pages, "--records": records,
         "--from": source, "--dry-run": dry_run, "--budget": budget, "--import": imports,
-        "--on": on != "local", "--quiet": quiet,
+        "--on": on != "local", "--quiet": quiet, "--device": device, "--cpus": cpus,
+        "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
         return _list_studies()
     if any(name in DIGITS for name in names):
         _refuse({"another study": len(names) > 1, **of_files}, names[0])
-        return _digits(names[0], 5 if seeds is None else seeds, also or [], many, folder, table,
-                       wait)  # fmt: skip
+        many_seeds = 5 if seeds is None else seeds
+        return make_tables(names[0], many_seeds, also or [], many, folder, table, wait)
     _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
 
     from classwise.studies import making
@@ -122,18 +137,16 @@ def study(
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
 
     home = folder or FOLDER
+    idle = ("--scale", "--pages", "--from", "--import", "--quiet")
+    running = {name: given for name, given in of_files.items() if name not in idle}
     if source is not None:
-        idle = {"--out": folder, "--only": only, "--dry-run": dry_run, "--budget": budget,
-                "--records": records, "--on": on != "local"}  # fmt: skip
-        _refuse(idle, f"--from {source}")
+        _refuse({"--out": folder, **running}, f"--from {source}")
         if not source.is_dir():
             raise ClasswiseError(f"--from {source}: there is no such folder of records")
     if seeds is not None and seeds < 1:
         raise ClasswiseError(f"--seeds {seeds}: give at least 1")
     if EFFECTS in names:
-        idle = {"another study": len(names) > 1, "--only": only, "--dry-run": dry_run,
-                "--budget": budget, "--records": records, "--on": on != "local"}  # fmt: skip
-        _refuse(idle, EFFECTS)
+        _refuse({"another study": len(names) > 1, **running}, EFFECTS)
     planned = plan_studies(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
@@ -144,24 +157,36 @@ def study(
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
-        executor = _executor(on, many)
+        executor = _executor(on, many, cpus, gpus)
         work = work_of(planned, kept, imports or ())
         if dry_run or budget is not None:
             _costs(work, many, budget, show=dry_run)
         if dry_run:
             return
-        failed = _run(work, executor, kept, quiet)
+        if records is not None:  # of runs that were there before a kill
+            keep_records(planned, kept, records, new=True)
+        where = choose_device(many, device, gpus)
+        failed = _run(work.on(where), executor, kept, quiet, records)
         kept = Kept.of(home)
-        if records is not None:
+        if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
             out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
-    _write(planned, kept, pages or (home if source is None else source))
+    _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
         raise typer.Exit(NO)
 
 
-def _executor(on: str, workers: int) -> Executor:
+def choose_device(workers: int, device: str | None, gpus: float | None) -> str:
+    """Where runs are trained; several at a time would all take the one GPU, so not by themselves.
+
+    >>> choose_device(1, None, None), choose_device(2, None, None), choose_device(2, "cuda", None)
+    ('auto', 'cpu', 'cuda')
+    """
+    return device or ("auto" if workers == 1 or gpus else "cpu")
+
+
+def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> Executor:
     from classwise.errors import unknown
     from classwise.studies.grid import Processes
 
@@ -169,23 +194,30 @@ def _executor(on: str, workers: int) -> Executor:
     if kind == "ray":
         from classwise.studies.on_ray import OnRay
 
-        return OnRay(address, workers)
+        return OnRay(address, workers, cpus=cpus or 1.0, gpus=gpus or 0.0)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
+    _refuse({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
     return Processes(workers)
 
 
-def _run(work: Work, executor: Executor, kept: Kept, quiet: bool) -> int:
-    """Run what is left, keep why runs fail, and return how many did."""
+def _run(work: Work, executor: Executor, kept: Kept, quiet: bool, records: Path | None) -> int:
+    """Run what is left, keep why runs fail and records of the others; return how many failed."""
     from classwise.studies.grid import Job, run_jobs
+    from classwise.studies.making import keep_outcome
 
     keys = {job.path: key for key, job in work.jobs.items()}
 
     def done(job: Job, why: str) -> None:
         kept.note_failure(keys[job.path], why)
-        if why and not quiet:
-            out.print(f"{job.path.name} failed: {why}", highlight=False, soft_wrap=True,
-                      markup=False)  # fmt: skip
+        said = f"failed: {why}" if why else ""
+        if records is not None:
+            try:
+                keep_outcome(job.path, keys[job.path], why, records)
+            except ClasswiseError as reason:  # the others go on; at the end it is tried again
+                said = said or f"has no record: {reason}"
+        if said and not quiet:
+            out.print(f"{job.path.name} {said}", highlight=False, soft_wrap=True, markup=False)
 
     jobs = list(work.jobs.values())
     if not jobs:
@@ -193,16 +225,22 @@ def _run(work: Work, executor: Executor, kept: Kept, quiet: bool) -> int:
     return len(run_jobs(jobs, executor, console=out, before=work.done, done=done, quiet=quiet))
 
 
-def _write(planned: list[PlannedStudy], kept: Kept, pages: Path) -> None:
+def _write(planned: list[PlannedStudy], kept: Kept, pages: Path, *, every: bool) -> None:
+    """Write the pages; of all studies those of which something is there, and an index over all."""
     from classwise.studies.finding import Reader
-    from classwise.studies.making import write_page
+    from classwise.studies.making import is_there, write_index, write_page
 
     reader = Reader(kept)
     for one in planned:
+        if every and not is_there(one, kept):
+            continue
         path, found = write_page(one, reader, pages)
         holes = sum(run.run is None for run in found.runs)
         words = f", {holes} of {len(found.runs)} runs missing" if holes else ""
         out.print(f"Wrote {path}{words}", soft_wrap=True, highlight=False)
+    if every:
+        path = write_index(planned, kept, pages)
+        out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
 
 
 def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:
@@ -246,46 +284,6 @@ def _list_studies() -> None:
     for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
         words = f"\n{name}\n  embedded digits, {shows}"
         out.print(words, soft_wrap=True, highlight=False)
-
-
-def _digits(
-    name: str,
-    seeds: int,
-    also: list[str],
-    workers: int,
-    folder: Path | None,
-    table: Path | None,
-    wait: bool,
-) -> None:
-    """The tables of docs/results.md."""
-    from classwise.files import write_atomically
-    from classwise.locks import FolderLock
-    from classwise.report.runs import load_runs
-    from classwise.studies import digits, grid
-    from classwise.training.loop import IN_USE
-
-    if seeds < 2:
-        raise ClasswiseError(f"--seeds {seeds}: a table over seeds needs at least 2")
-    where = folder or digits.default_folder()
-    if name == "digits":
-        jobs = {"": digits.study_jobs(seeds, where, also)}
-    elif also:
-        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
-    else:
-        jobs = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
-    every = [job for some in jobs.values() for job in some]
-    to = table or where / f"{name}.md"
-    with FolderLock(where, "a study", wait=wait, remedy=IN_USE) as lock:
-        grid.run_grid(every, workers=workers, console=out)
-        found = {title: load_runs([job.path for job in some]) for title, some in jobs.items()}
-        if name == "digits":
-            text = digits.markdown(found[""], seeds)
-        else:
-            text = digits.variations_markdown(found, seeds)
-        lock.check()
-        write_atomically(to, text.encode())
-    out.print(text, highlight=False)
-    out.print(f"Wrote {to}", soft_wrap=True)
 
 
 def _refuse(idle: Mapping[str, object], beside: str) -> None:

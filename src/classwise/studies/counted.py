@@ -11,7 +11,7 @@ from classwise.record.rows import Predictions, Stamp
 
 
 def samples_of(name: str, condition: str, report: ConditionReport) -> AuditedSamples:
-    """The verdicts of a report one by one; which image each is of, a report does not say.
+    """The verdicts of a report one by one, where no file has them image by image.
 
     Every run therefore has data of its own, and its images are drawn for it alone.
     """

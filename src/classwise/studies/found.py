@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -133,16 +134,32 @@ class Found:
         return tuple(dict.fromkeys(one.labels[axis] for one in self.runs if axis in one.labels))
 
     def only(self, labels: Mapping[str, str | tuple[str, ...]]) -> Found:
-        """The same study with the runs that have one of the values on each of these axes."""
+        """The same study with the runs that have one of the values on each of these axes.
+
+        `PGD + CFA*` is every value that begins so; there are more of them at some scales.
+        """
         runs = self.runs
         for axis, value in labels.items():
             known = self.values(axis)
             wanted = (value,) if isinstance(value, str) else value
             for one in wanted:
-                if one not in known:
+                if not any(like(value, one) for value in known):
                     raise unknown(f"{axis} of the study's runs", one, known)
-            runs = tuple(run for run in runs if run.labels.get(axis) in wanted)
+            runs = tuple(
+                run
+                for run in runs
+                if axis in run.labels and any(like(run.labels[axis], one) for one in wanted)
+            )
         return replace(self, runs=runs)
+
+
+def like(value: str, pattern: str) -> bool:
+    """Whether a value is the one that is named, or one of those where a `*` stands for anything.
+
+    >>> like("AT + EMA", "AT + EMA"), like("AT + EMA", "* + EMA"), like("AT", "AT*[x]")
+    (True, True, False)
+    """
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), value) is not None
 
 
 @cache

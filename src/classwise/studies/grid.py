@@ -13,15 +13,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from rich.console import Console
 
+from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.feature_sets import Features
 from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
 
@@ -48,6 +50,10 @@ class Job:
     audits: tuple[AuditJob, ...]
     path: Path
     imports: tuple[str, ...] = ()  # modules of the user's that its recipe may name
+    maker: Job | None = None  # the run that makes its data, if they are features
+    features: Features | None = None
+    device: str = "cpu"
+    threads: int = 1  # of the processor
 
 
 class Executor(Protocol):
@@ -226,7 +232,7 @@ def attempt(job: Job) -> str:
 
 
 def run_job(job: Job) -> None:
-    """Train and audit one run on one thread, in a process of its own."""
+    """Train and audit one run, in a process of its own."""
     import torch
 
     from classwise.doors.targets import audit_target
@@ -235,25 +241,48 @@ def run_job(job: Job) -> None:
     from classwise.recipe_text import parse_recipe
     from classwise.training.loop import train
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(job.threads)
     recipe = parse_recipe(job.recipe, imports=job.imports)
+    given, data = _features(job)
     # Another study may be at the same run: wait for it, and find the run finished.
-    run = train(recipe, job.config, out=job.path, resume=True, wait=True, device="cpu", quiet=True)
+    run = train(
+        recipe,
+        job.config,
+        out=job.path,
+        resume=True,
+        wait=True,
+        device=job.device,
+        quiet=True,
+        source=given,
+    )
     for audit in job.audits:
         weights = weights_meant(run.weights, audit.weights)
         if weights or not audit.weights:
             wish = Wish(
                 str(job.path),
+                data=data,
                 attacks=audit.attacks,
                 weights=",".join(weights),
                 limit=audit.limit,
                 split=audit.split,
-                device="cpu",
+                device=job.device,
                 quiet=True,
             )
             audit_target(wish)
         for name in weights if audit.similarity else ():
-            similarity(job.path, weights=name, split=audit.split, limit=audit.limit, device="cpu")
+            similarity(
+                job.path, weights=name, split=audit.split, limit=audit.limit, device=job.device
+            )
+
+
+def _features(job: Job) -> tuple[DataSource | None, str | None]:
+    """The features that a run learns from, made first, and the data whose test part judges it."""
+    if job.maker is None or job.features is None:
+        return None, None
+    # Who makes them may not be trained yet.
+    run_job(replace(job.maker, device=job.device, threads=job.threads))
+    folder = job.path.parent / "features"
+    return job.features.open(job.maker.path, folder, job.device), job.maker.config.data
 
 
 def weights_meant(there: Sequence[str], wanted: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,7 @@ class Kept:
     def of(cls, folder: Path) -> Kept:
         """Look at every run.json of a folder; what cannot be read is no run of a study."""
         found: dict[str, tuple[KeptRun, ...]] = {}
-        for card in sorted(folder.glob("*/run.json")):
+        for card in sorted(folder.glob("[!.]*/run.json")):  # .NAME.part is not whole yet
             try:
                 about = read_run_json(card.parent)
                 key = run_key(about["recipe"], about["config"], about.get("sources"))
@@ -141,7 +141,11 @@ def together(runs: Iterable[PlannedRun]) -> dict[str, PlannedRun]:
             continue
         other = found.get(run.key)
         found[run.key] = run if other is None else _both(other, run)
-    return found
+    # Whoever makes features is one run, too, with the looks of all that want it.
+    return {
+        key: replace(run, maker=found.get(run.maker.key, run.maker)) if run.maker else run
+        for key, run in found.items()
+    }
 
 
 def _both(one: PlannedRun, other: PlannedRun) -> PlannedRun:
@@ -150,7 +154,7 @@ def _both(one: PlannedRun, other: PlannedRun) -> PlannedRun:
     plain["keep_every"] = gcd(one.config.keep_every, other.config.keep_every)
     audits = tuple(dict.fromkeys([*one.audits, *other.audits]))
     config = TrainConfig(**{**plain, **looks.settings})
-    return PlannedRun(one.labels, one.recipe, config, audits)
+    return replace(one, config=config, audits=audits)
 
 
 def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Job:
@@ -169,7 +173,9 @@ def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Jo
     used = tuple(name for name in imports if any(
         method.startswith(f"{name}:") for method in planned.recipe.canonical))  # fmt: skip
     text = spell_recipe(planned.recipe, used)
-    return Job(text, planned.config, audits, kept.place(planned), used)
+    made = planned.maker
+    maker = None if made is None else job_of(replace(made, audits=()), kept, imports)
+    return Job(text, planned.config, audits, kept.place(planned), used, maker, planned.features)
 
 
 def is_done(planned: PlannedRun, kept: Kept) -> bool:

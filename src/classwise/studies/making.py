@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from classwise.errors import ClasswiseError
@@ -13,14 +13,15 @@ from classwise.report.escaping import markdown_text
 from classwise.studies.artefact import Artefact
 from classwise.studies.artefact_files import markdown, write_artefact
 from classwise.studies.artefacts import KINDS
+from classwise.studies.choosing import chosen
 from classwise.studies.effects import judge_claims
 from classwise.studies.effects_page import effects_artefact, effects_page
 from classwise.studies.finding import Reader
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import Job
 from classwise.studies.kept import Kept, is_done, job_of, together
-from classwise.studies.planned import PlannedRun, chosen, plan
-from classwise.studies.records import keep_record
+from classwise.studies.planned import PlannedRun, plan
+from classwise.studies.records import has_record, keep_record
 from classwise.studies.scale import scale_of
 from classwise.studies.study import Study, load_study, study_names
 
@@ -45,6 +46,11 @@ class Work:
     jobs: dict[str, Job]
     runs: dict[str, PlannedRun]
     done: int
+
+    def on(self, device: str) -> Work:
+        """The same on a device."""
+        jobs = {key: replace(job, device=device) for key, job in self.jobs.items()}
+        return replace(self, jobs=jobs)
 
 
 def plan_studies(
@@ -90,10 +96,11 @@ def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> No
 def work_of(studies: Sequence[PlannedStudy], kept: Kept, imports: Sequence[str] = ()) -> Work:
     """The jobs that are left, one for each run however many studies share it.
 
-    Seeds of one run stand far apart, so that after a cut every row has some.
+    Seeds of one run stand far apart, so that after a cut every row has some; runs on features come
+    after those that make them.
     """
     every = together(run for one in studies for run in one.wanted)
-    order = sorted(every.items(), key=lambda pair: pair[1].config.seed)
+    order = sorted(every.items(), key=lambda pair: (pair[1].config.seed, bool(pair[1].maker)))
     left = {key: run for key, run in order if not is_done(run, kept)}
     jobs = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
     return Work(jobs, left, len(every) - len(left))
@@ -132,6 +139,38 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
     return folder / "index.md", found
 
 
+def is_there(planned: PlannedStudy, kept: Kept) -> bool:
+    """Whether some run of a study is there, or it needs none: else its page would be all holes."""
+    runs = [run for run in planned.runs if not run.lacking]
+    return not planned.runs or any(kept.covering(run) is not None for run in runs)
+
+
+def write_index(studies: Sequence[PlannedStudy], kept: Kept, pages: Path) -> Path:
+    """Write `PAGES/index.md`: every study, how much of it is there, and where its page is."""
+    lines = [f"# Studies at scale {studies[0].scale}", ""]
+    if (pages / EFFECTS / "index.md").exists():
+        lines += [f"[Every claim of the papers beside these runs]({EFFECTS}/index.md)", ""]
+    lines += ["| study | of the paper | shows | runs |", "| --- | --- | --- | --- |"]
+    for one in studies:
+        study, needed = one.study, {run.key: run for run in one.runs if not run.lacking}
+        whole = [run for run in needed.values() if _is_whole(run, kept)]
+        said = f"{len(whole)} of {len(needed)}" if needed else "none needed"
+        reasons = dict.fromkeys(run.lacking for run in one.runs if run.lacking)
+        where = ", ".join(word for word in (study.paper, study.source) if word)
+        linked = is_there(one, kept)
+        name = f"[{study.name}]({study.name}/index.md)" if linked else study.name
+        runs = "; ".join([*([said] if needed or not reasons else []), *reasons])
+        cells = (markdown_text(where), markdown_text(study.shows), markdown_text(runs))
+        lines.append(f"| {' | '.join([name, *cells])} |")
+    write_atomically(pages / "index.md", "\n".join([*lines, ""]).encode())
+    return pages / "index.md"
+
+
+def _is_whole(run: PlannedRun, kept: Kept) -> bool:
+    there = kept.covering(run)
+    return there is not None and there.finished == there.epochs
+
+
 def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) -> Path:
     """Write `PAGES/effects/index.md`: every claim of the papers beside what these studies found."""
     found = {one.study.name: reader.found(one.study, one.scale, one.runs) for one in studies}
@@ -146,8 +185,20 @@ def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) 
     return folder / "index.md"
 
 
-def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> list[Path]:
-    """Write the records of all finished runs of some studies, each once; failures go along."""
+def keep_outcome(run: Path, key: str, why: str, folder: Path) -> None:
+    """Write the record of a run as soon as it is done, or why it failed: a kill loses neither."""
+    Kept(folder, {}).note_failure(key, why)
+    if not why:
+        keep_record(run, folder)
+
+
+def keep_records(
+    studies: Sequence[PlannedStudy], kept: Kept, folder: Path, *, new: bool = False
+) -> list[Path]:
+    """Write the records of all finished runs of some studies, each once; failures go along.
+
+    `new` writes those alone that have no record yet.
+    """
     paths, records = dict[Path, None](), Kept(folder, {})
     for planned in studies:
         for run in planned.runs:
@@ -156,7 +207,8 @@ def keep_records(studies: Sequence[PlannedStudy], kept: Kept, folder: Path) -> l
                 paths[there.path] = None
             if not run.lacking:
                 records.note_failure(run.key, kept.failure(run.key))
-    return [keep_record(path, folder) for path in paths]
+    wanted = [path for path in paths if not (new and has_record(path, folder))]
+    return [keep_record(path, folder) for path in wanted]
 
 
 def _head(found: Found, study: Study) -> list[str]:

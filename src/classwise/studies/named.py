@@ -6,6 +6,7 @@ from classwise.data.sources import FROM_DATA, FROM_NAMES, FROM_PATH, NAMED, fetc
 from classwise.errors import ClasswiseError, unknown
 from classwise.models import MODELS, names_built_in, names_own_model
 from classwise.spelling import parse_call
+from classwise.studies.feature_sets import Features
 from classwise.training.config import TrainConfig
 
 
@@ -30,6 +31,8 @@ def check_data(spec: str) -> None:
     classwise.errors.ClasswiseError: unknown data set 'cifra10'; did you mean 'cifar10'? ...
     """
     kind, inner, _ = read_spec(spec)
+    if Features.of(spec) is not None:
+        return  # made by a run of the study
     if fetches(spec):
         raise ClasswiseError(
             f"{spec} may come from the network, which a study file cannot ask for; name a folder"

@@ -7,6 +7,7 @@ goes on from the run's last checkpoint.
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,11 +37,12 @@ class OnRay:
     def run(self, jobs: Sequence[Job], done: Done) -> None:
         """Run all jobs."""
         ray = _imported()
-        with _begun(ray, self.address, self.workers):
+        with _begun(ray, self.address, math.ceil(self.workers * self.cpus)):
             task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=self.tries - 1)(
                 _task
             )
-            left = [replace(job, path=job.path.absolute()) for job in jobs]
+            threads = max(1, int(self.cpus))
+            left = [replace(job, path=job.path.absolute(), threads=threads) for job in jobs]
             given = dict(zip((job.path for job in left), jobs, strict=True))
             self._look_for_folder(ray, left)
             running: dict[Any, Job] = {}
@@ -95,7 +97,7 @@ def _imported() -> Any:
 
 
 @contextmanager
-def _begun(ray: Any, address: str, workers: int) -> Iterator[None]:
+def _begun(ray: Any, address: str, cpus: int) -> Iterator[None]:
     """Join the Ray at an address, or begin one on this machine's own loopback, and leave it."""
     if ray.is_initialized():
         raise ClasswiseError("this process has begun a Ray of its own; end it with ray.shutdown()")
@@ -106,7 +108,7 @@ def _begun(ray: Any, address: str, workers: int) -> Iterator[None]:
             ray.init(address=address, **quiet)
         else:
             own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
-            ray.init(num_cpus=workers, **own, **quiet)
+            ray.init(num_cpus=cpus, **own, **quiet)
     except Exception as reason:  # Ray raises plain ones where its own processes come up too late
         first = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
         where = f"no Ray at {address}" if address else "Ray did not begin on this machine"

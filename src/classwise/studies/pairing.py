@@ -15,6 +15,8 @@ import numpy.typing as npt
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.metrics import ConditionReport
 from classwise.judging.samples import AuditedSamples, read_samples
+from classwise.record.rows import Predictions as Rows
+from classwise.record.rows import Stamp
 from classwise.report.summary import TAIL_SHARE
 from classwise.spelling import conditions_meant, few_names
 from classwise.statistics import effects
@@ -171,6 +173,13 @@ class Predictions:
         )
 
     def _judged(self, run: FoundRun, audit: AuditedWeights, report: ConditionReport) -> Judged:
+        rows, stamp = self.rows(run, audit, report)
+        return Judged(rows.sample, rows.label, rows.correct, stamp.data_hash)
+
+    def rows(
+        self, run: FoundRun, audit: AuditedWeights, report: ConditionReport
+    ) -> tuple[Rows, Stamp]:
+        """The verdicts that a report was made of, image by image, and whose they are."""
         folder = run.record().folder
         if folder is None:
             raise Hole("no predictions image by image")
@@ -181,8 +190,7 @@ class Predictions:
         for label in conditions_meant(report.condition, samples.conditions):
             one = samples.conditions[label]
             if math.isclose(float(one.radius.max(initial=0)), radius, rel_tol=1e-6):
-                stamp = samples.stamps[label]
-                return Judged(one.sample, one.label, one.correct, stamp.data_hash)
+                return one, samples.stamps[label]
         raise Hole(f"no predictions under {report.condition} image by image")
 
 

@@ -15,12 +15,11 @@ of several studies add up in the ledger of the one run, and each study reads its
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -29,6 +28,8 @@ from classwise.attacks.threat import Threat
 from classwise.errors import ClasswiseError, unknown
 from classwise.recipe import Recipe
 from classwise.spelling import spell_eps, split_outside_brackets
+from classwise.studies.feature_sets import Features, with_makers
+from classwise.studies.found import like
 from classwise.studies.named import check_names
 from classwise.studies.papers import PaperRow, paper_rows
 from classwise.studies.scale import Scale, read_with, scale_of
@@ -52,6 +53,8 @@ class PlannedRun:
     config: TrainConfig
     audits: tuple[Audit, ...]
     lacking: str = ""  # why it is not run at this scale
+    maker: PlannedRun | None = None  # the run that makes its data, if they are features
+    features: Features | None = None
 
     @property
     def key(self) -> str:
@@ -98,6 +101,7 @@ def plan(
     `seeds` are so many for every block; `imports` the modules that its recipes may name.
     """
     scale = scale_of(study, scale_name)
+    _check_rows(study, scale_name)
     audits, found = scale.audits(study.audits_at(scale_name)), []
     for number, block in _blocks(study, scale_name):
         lacking = _lacking(study, block, scale)
@@ -105,14 +109,17 @@ def plan(
             try:
                 planned = [
                     _resolved(point, seed, study, scale, audits, tuple(imports))
-                    for seed in _seeds(study, block, scale, seeds)
+                    for seed in _seeds(study, block, point, scale, seeds)
                 ]
             except ClasswiseError as reason:
                 raise ClasswiseError(
                     f"study {study.name}, [[runs]] {number} at scale {scale_name}: {reason}"
                 ) from None
             found += [replace(run, lacking=lacking) for run in planned]
-    return tuple(found)
+    try:
+        return with_makers(found)
+    except ClasswiseError as reason:
+        raise ClasswiseError(f"study {study.name} at scale {scale_name}: {reason}") from None
 
 
 def count_runs(study: Study, scale_name: str) -> int:
@@ -120,34 +127,9 @@ def count_runs(study: Study, scale_name: str) -> int:
     scale, many = scale_of(study, scale_name), 0
     for _, block in _blocks(study, scale_name):
         if not _lacking(study, block, scale):
-            each = len(list(_points(study, block, scale)))
-            many += each * len(_seeds(study, block, scale, None))
+            points = _points(study, block, scale)
+            many += sum(len(_seeds(study, block, point, scale, None)) for point in points)
     return many
-
-
-def chosen(runs: Iterable[PlannedRun], patterns: Sequence[str]) -> list[PlannedRun]:
-    """The runs of which some label fits some pattern, as `*CFA*` or `eps=8/255`; all without.
-
-    Spaces and capitals do not matter.
-    """
-    found = list(runs)
-    if not patterns:
-        return found
-    wanted = [pattern.replace(" ", "").lower() for pattern in patterns]
-    for pattern, plain in zip(patterns, wanted, strict=True):
-        if not any(_fits(run, plain) for run in found):
-            known = dict.fromkeys(f"{a}={v}" for run in found for a, v in run.labels.items())
-            raise unknown("run (--only)", pattern, known)
-    return [run for run in found if any(_fits(run, plain) for plain in wanted)]
-
-
-def _fits(run: PlannedRun, pattern: str) -> bool:
-    words = ((f"{axis}={value}", value) for axis, value in run.labels.items())
-    return any(
-        fnmatch.fnmatchcase(word.replace(" ", "").lower(), pattern)
-        for pair in words
-        for word in pair
-    )
 
 
 def _blocks(study: Study, scale_name: str) -> list[tuple[int, Block]]:
@@ -163,14 +145,33 @@ def _lacking(study: Study, block: Block, scale: Scale) -> str:
     return f"{UNOBTAINABLE} ({block.need})" if block.need in scale.lacks else ""
 
 
-def _seeds(study: Study, block: Block, scale: Scale, wanted: int | None) -> tuple[int, ...]:
-    """The seeds of a block: as many as the user says, or the study at this scale, or its file."""
-    own = study.scale.get(scale.name, AtScale()).seeds
+def _seeds(
+    study: Study, block: Block, point: _Point, scale: Scale, wanted: int | None
+) -> tuple[int, ...]:
+    """The seeds of a setting: as many as the user says, or the study at this scale, or its file."""
+    at_scale = study.scale.get(scale.name, AtScale())
+    own = at_scale.seeds
     found = block.seeds if own is None else own
     if wanted is not None:
         counted = found == tuple(range(len(found)))
         return tuple(range(wanted)) if counted else found[:wanted]
-    return found[: scale.seeds] if own is None and scale.seeds else found
+    found = found[: scale.seeds] if own is None and scale.seeds else found
+    row = point.labels.get("row", "")
+    fewer = [many for pattern, many in at_scale.seeds_of.items() if like(row, pattern)]
+    return found[: fewer[0]] if fewer else found
+
+
+def _check_rows(study: Study, scale_name: str) -> None:
+    """Refuse `seeds_of` rows that no block has at this scale, or of fewer than one seed."""
+    scale = scale_of(study, scale_name)
+    points = [p for _, block in _blocks(study, scale_name) for p in _points(study, block, scale)]
+    rows = list(dict.fromkeys(point.labels.get("row", "") for point in points))
+    for pattern, many in study.scale.get(scale_name, AtScale()).seeds_of.items():
+        where = f"study {study.name}, [scale.{scale_name}.seeds_of]"
+        if not any(like(row, pattern) for row in rows):
+            raise unknown(f"row in {where}", pattern, rows)
+        if many < 1:
+            raise ClasswiseError(f"{where}: {pattern} has {many} seeds; give at least 1")
 
 
 def _points(study: Study, block: Block, scale: Scale) -> Iterator[_Point]:

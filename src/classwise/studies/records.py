@@ -21,7 +21,7 @@ import duckdb
 
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
-from classwise.locks import short_lock
+from classwise.locks import FolderLock
 from classwise.record.card import ledger_folder, read_run_json
 from classwise.record.lines import line_of, parse_lines, read_bytes
 from classwise.record.rows import VERSION, sql_types
@@ -40,35 +40,57 @@ _ORDER = "weights, split, attack_key, sample"
 _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^\s,()'\"/\\]+[/\\])+([^\s,()'\"/\\]+)")
 
 
+def has_record(run: Path, folder: Path) -> bool:
+    """Whether a folder of records has one of this run, of whatever age."""
+    return (folder / run.name / "run.json").exists()
+
+
 def keep_record(run: Path, folder: Path) -> Path:
-    """Write the record of a run into a folder of records, and return where it is."""
+    """Write the record of a run into a folder of records, and return where it is.
+
+    It is made beside its place and moved there whole: a kill leaves the old one, the new one, or
+    for an instant between the two none, never a part of one.
+    """
     about = read_run_json(run)
     if "identity" not in about:
         raise ClasswiseError(f"{run} is no training run; a record is made of one")
     target = folder / run.name
-    with short_lock(target, "keeping a record"):
-        _copy(run, target)
-        write_atomically(target / "run.json", sealed_text(without_paths(about)))
+    # The lock stands beside the record, whose folder is replaced.
+    with FolderLock(folder, "keeping a record", name=f".{run.name}.lock", wait=True):
+        _replace(run, target, about)
     return target
 
 
-def _copy(run: Path, target: Path) -> None:
-    """All but run.json."""
-    wanted = _predictions(run, target / "predictions")
-    for old in (target / "predictions").glob("*.parquet"):
-        if old not in wanted:
-            old.unlink()
+def _replace(run: Path, target: Path, about: Mapping[str, Any]) -> None:
+    """Make the record beside its place, and move it there whole."""
+    part, old = (target.with_name(f".{run.name}.{word}") for word in ("part", "old"))
+    try:
+        for stale in (part, old):
+            shutil.rmtree(stale, ignore_errors=True)
+        part.mkdir(parents=True)
+        _fill(run, part, about)
+        if target.exists():
+            target.replace(old)
+        part.replace(target)
+    except OSError as reason:
+        words = reason.strerror or reason
+        raise ClasswiseError(f"cannot write the record {target}: {words}") from None
+    finally:
+        for stale in (part, old):
+            shutil.rmtree(stale, ignore_errors=True)
+
+
+def _fill(run: Path, target: Path, about: Mapping[str, Any]) -> None:
+    _predictions(run, target / "predictions")
     for name in (*LINES, *COPIED):
         if (run / name).exists():
             content = _shorter(run / name) if name in LINES else read_some(run / name)
             write_atomically(target / name, content)
-        else:
-            (target / name).unlink(missing_ok=True)
     for name in FOLDERS:
-        shutil.rmtree(target / name, ignore_errors=True)
         if (run / name).is_dir():
             # what begins with a dot is being written this moment
             shutil.copytree(run / name, target / name, ignore=shutil.ignore_patterns(".*"))
+    write_atomically(target / "run.json", sealed_text(without_paths(about)))
 
 
 def _shorter(path: Path) -> bytes:
@@ -106,20 +128,17 @@ def without_paths(value: Any) -> Any:
     return [without_paths(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _predictions(run: Path, folder: Path) -> set[Path]:
+def _predictions(run: Path, folder: Path) -> None:
     """One file for each data set that the run was audited on."""
     folder.mkdir(exist_ok=True)
     abouts = read_abouts(ledger_folder(run))
     by_data: dict[str, dict[str, Any]] = {}
     for (_, data), about in abouts.items():
         by_data.setdefault(data, about)
-    written = set()
     with open_table(ledger_folder(run)) as base:
         for data, about in by_data.items():
             path = folder / f"{digest(data.encode(), 4)}.parquet"
             _write(base, path, data, without_paths(about))
-            written.add(path)
-    return written
 
 
 def _write(

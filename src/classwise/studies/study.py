@@ -123,6 +123,7 @@ class AtScale(Table):
     """What a study does otherwise at one scale, over what the scale does with every study."""
 
     seeds: tuple[int, ...] | None = None
+    seeds_of: dict[str, int] = {}  # rows, or patterns of them such as `* + EMA`: at most so many
     settings: dict[str, Any] = {}  # training options
     axes: Settings = {}  # other values for axes that the blocks have
     base: dict[str, Any] = {}  # options of the method that attacks, such as steps

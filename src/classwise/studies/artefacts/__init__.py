@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from classwise.studies.artefact import Kind
-from classwise.studies.artefacts.agreement import AgreementOptions, agreement
+from classwise.studies.artefacts.agreement import agreement
 from classwise.studies.artefacts.both_views import BothViewsOptions, both_views
 from classwise.studies.artefacts.classes import ClassesOptions, classes
 from classwise.studies.artefacts.convergence import ConvergenceOptions, convergence
@@ -24,6 +24,7 @@ from classwise.studies.artefacts.toy_cfa import ToyCfaOptions, toy_cfa
 from classwise.studies.artefacts.toy_targets import ToyTargetsOptions, toy_targets
 from classwise.studies.artefacts.vulnerable import VulnerableOptions, vulnerable
 from classwise.studies.artefacts.window import WindowOptions, window
+from classwise.studies.orders import AgreementOptions
 
 KINDS: dict[str, Kind] = {
     "table": Kind(TableOptions, table),

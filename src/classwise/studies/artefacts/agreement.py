@@ -2,181 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Literal
+from collections.abc import Sequence
 
-import numpy as np
-from pydantic import Field
-
-from classwise.errors import ClasswiseError
-from classwise.judging.agreement import RankAgreement, agree_samples
-from classwise.judging.asymmetry import Asymmetry
+from classwise.errors import unknown
+from classwise.judging.agreement import RankAgreement
 from classwise.judging.metrics import ConditionReport
-from classwise.judging.universal import SAME_FROM, Agreement, RunDetails, Verdict
-from classwise.spelling import few_names
-from classwise.statistics.paired import holm
-from classwise.statistics.ranks import spearman
-from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, Series
-from classwise.studies.cells import Setting, cell_over, notes_of, settings_of
-from classwise.studies.counted import equal_rates_p_value, samples_of
+from classwise.judging.universal import Agreement
+from classwise.studies.artefact import Artefact, Cell, Figure, Series
+from classwise.studies.cells import cell_over, notes_of, settings_of
+from classwise.studies.counted import equal_rates_p_value
 from classwise.studies.epochs import gaps
 from classwise.studies.found import Found, FoundRun, Hole
-from classwise.studies.readings import ConditionName, read_measure
+from classwise.studies.orders import AgreementOptions, Compared
+from classwise.studies.pairing import Predictions
+from classwise.studies.readings import Read, read_measure
 
 EVERY = "all of them"
 NOTHING = Cell(words="–")
 LEAST = 1e-4  # chances below are not told apart
 
 
-class AgreementOptions(ArtefactOptions):
-    """Rank agreement of class accuracies between runs that differ in one axis.
-
-    Benz, sections 3.1 and 3.2: axis = "model", "optimiser", "schedule", "weight_decay" or "recipe"
-    (standard against adversarial training). The rule is the paper's: the same order of classes
-    clears the axis, another order makes it one possible cause. Over "data" there is no order to
-    compare; whether classes differ at all is said of each.
-    """
-
-    kind: Literal["agreement"]
-    axis: str
-    along: tuple[str, ...] = ()  # axes that change with it, such as the radius with the data
-    conditions: tuple[ConditionName, ...] = Field(("clean", "pgd-20"), min_length=1)
-    weights: str = "last"
-    same_from: Annotated[float, Field(gt=-1, le=1)] = SAME_FROM  # the paper names no number
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    draws: Annotated[int, Field(ge=100, le=10_000)] = 500
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The runs of one setting under one condition, by seed and by value of the axis."""
-
-    setting: Setting
-    condition: str
-    options: AgreementOptions
-    reports: Mapping[str, Mapping[str, ConditionReport]]  # seed -> value -> report
-
-    @classmethod
-    def of(cls, setting: Setting, condition: str, options: AgreementOptions) -> Compared:
-        """Read the audits; runs without one are left to their cells."""
-        found: dict[str, dict[str, ConditionReport]] = {}
-        for run in setting.runs:
-            try:
-                report = run.report(condition, options.weights)
-            except Hole:
-                continue
-            found.setdefault(run.seed, {})[run.labels[options.axis]] = report
-        return cls(setting, condition, options, found)
-
-    @cached_property
-    def by_seed(self) -> dict[str, Agreement | Hole]:
-        """How far the values of the axis agree, of every seed."""
-        return {seed: self._agree(reports) for seed, reports in self.reports.items()}
-
-    def _agree(self, reports: Mapping[str, ConditionReport]) -> Agreement | Hole:
-        values = tuple(reports)
-        if len(values) < 2:
-            return Hole(f"one value of {self.options.axis} alone was audited")
-        names = {report.class_names for report in reports.values()}
-        if len(names) > 1:
-            return Hole(f"the classes differ with {self.options.axis}: no order to compare")
-        samples = [samples_of(value, self.condition, report) for value, report in reports.items()]
-        label, level, draws = self.condition, self.options.level, self.options.draws
-        try:
-            ranks = agree_samples(samples, label, level=level, draws=draws)
-        except ClasswiseError as reason:  # too few classes with images
-            return Hole(str(reason))
-        details = [
-            RunDetails(value, self.options.weights, _confused(report), None, None)
-            for value, report in reports.items()
-        ]
-        return Agreement(
-            replace(ranks, runs=values),
-            tuple(details),
-            {self.options.axis: values},
-            self.options.same_from,
-        )
-
-    def lowest(self, seed: str, value: str = "") -> float:
-        """The lowest ρ of a value with another, or of all pairs."""
-        found = self.by_seed.get(seed, Hole("not audited"))
-        if isinstance(found, Hole):
-            raise found
-        pairs = [
-            pair.value
-            for pair in found.ranks.pairs
-            if not value or value in (found.ranks.runs[pair.first], found.ranks.runs[pair.second])
-        ]
-        if not pairs or np.isnan(pairs).any():
-            raise Hole("all classes of a run are equal, which is no order")
-        return min(pairs)
-
-    def between_seeds(self, value: str) -> float:
-        """Mean ρ of the runs with this value that differ in their seed alone."""
-        rates = [by[value].rates for by in self.reports.values() if value in by]
-        if len(rates) < 2:
-            raise Hole("one seed alone")
-        if len({len(one) for one in rates}) > 1 or len(rates[0]) < 3:
-            raise Hole("no order to compare")
-        table = np.array(rates)[:, ~np.isnan(rates).any(0)]
-        found = float(spearman(table)[np.triu_indices(len(table), 1)].mean())
-        if np.isnan(found):
-            raise Hole("all classes of a run are equal, which is no order")
-        return found
-
-    @property
-    def verdict(self) -> str:
-        """The paper's rule, over all seeds, beside what seeds alone do."""
-        known = [one for one in self.by_seed.values() if isinstance(one, Agreement)]
-        if not known:
-            reasons = [str(one) for one in self.by_seed.values()]
-            why = few_names(list(dict.fromkeys(reasons))) or "nothing was audited"
-            return f"Undecided: {why}.{self._unequal}"
-        verdicts = [one.verdict for one in known]
-        deciding = min(verdicts, key=_strictness)
-        words = deciding.words
-        if len(verdicts) > 1:
-            same, other = (sum(one.same is what for one in verdicts) for what in (True, False))
-            words += f" Of {len(verdicts)} seeds {same} say the same order, {other} another one."
-        return self._against_seeds(deciding) + words + self._unequal
-
-    @property
-    def _unequal(self) -> str:
-        """At how many values of the axis classes differ at all, of the first seed that has them."""
-        found: dict[str, ConditionReport] = {}
-        for by in self.reports.values():
-            found = {**by, **found}
-        if not found:
-            return ""
-        sure = holm([equal_rates_p_value(one) for one in found.values()]) <= 1 - self.options.level
-        return f" Classes differ beyond chance in {int(sure.sum())} of {len(found)}."
-
-    def _against_seeds(self, verdict: Verdict) -> str:
-        """What another order means where seeds alone make another order as well."""
-        values = dict.fromkeys(value for by in self.reports.values() for value in by)
-        alone = list[float]()
-        for value in values:
-            with suppress(Hole):
-                alone.append(self.between_seeds(value))
-        lowest = [rho for seed in self.by_seed if (rho := _lowest_of(self, seed)) is not None]
-        if verdict.same is not False or not alone or min(alone) > min(lowest):
-            return ""
-        return (
-            f"Undecided, since runs that differ in their seed alone agree no better "
-            f"(ρ = {min(alone):.2f}). Else: "
-        )
-
-
 def agreement(found: Found, options: AgreementOptions) -> Artefact:
     """How unequal the classes are at every value of an axis, how far their orders agree, and so."""
     found = found.only(options.where)
     values, rows, panels = found.values(options.axis), list[tuple[Cell, ...]](), list[Figure]()
+    predictions = Predictions()
+    if options.beside and options.beside not in values:
+        raise unknown(f"{options.axis} to stand beside", options.beside, values)
     for setting in settings_of(found, but=(options.axis, *options.along)):
         for condition in options.conditions:
-            compared = Compared.of(setting, condition, options)
+            compared = Compared.of(setting, condition, options, predictions)
             rows += _rows(compared, values)
             panels += _panels(compared)
     return Artefact(
@@ -184,14 +39,16 @@ def agreement(found: Found, options: AgreementOptions) -> Artefact:
         options.title,
         (
             *("runs", "condition", options.axis, "class std", "worst class"),
-            *("chance if classes were equal", "lowest ρ with another", "ρ between seeds alone"),
-            "verdict",
+            *("chance if classes were equal", "lowest ρ with another"),
+            *([f"ρ with {options.beside}"] if options.beside else []),
+            *("ρ between seeds alone", "verdict"),
         ),
         tuple(rows),
         (
             *notes_of(found, options.conditions, [options.weights]),
             f"Spearman's ρ of the class accuracies; {options.level:.0%} intervals in the verdict "
-            "are over images, drawn for each run by itself: wider than drawn together. The same "
+            "are over images, drawn for all runs of the same images together, for others by "
+            "themselves, which is wider. The same "
             f"order is ρ of {options.same_from:g} or more of every pair; the paper says “the same "
             "trend” and no number.",
             "Whether classes differ: χ² of right and wrong by class; in the verdict corrected for "
@@ -220,6 +77,12 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
             read(run)  # a run that is not there says so itself
             return compared.lowest(run.seed, run.labels[options.axis])
 
+        def beside_one(run: FoundRun) -> Read:
+            read(run)
+            return compared.with_one(run.seed, run.labels[options.axis])
+
+        itself = value == options.beside
+        other = NOTHING if itself else cell_over(runs, beside_one, unit="")
         rows.append(
             (
                 *(Cell(words=words) for words in (label, condition, value)),
@@ -227,14 +90,18 @@ def _rows(compared: Compared, values: Sequence[str]) -> list[tuple[Cell, ...]]:
                 cell_over(runs, lambda run: read_measure(read(run), "worst")),
                 _chance(compared, value),
                 cell_over(runs, lowest_of, unit=""),
+                *([other] if options.beside else []),
                 _between_seeds(compared, value),
                 NOTHING,
             )
         )
-    lowest = [rho for seed in compared.by_seed if (rho := _lowest_of(compared, seed)) is not None]
+    lowest = [
+        rho for seed in compared.by_seed if (rho := compared.lowest_or_none(seed)) is not None
+    ]
     pairs = Cell(tuple(lowest), unit="") if lowest else Cell(hole="no pair to compare")
     named = (Cell(words=words) for words in (label, condition, EVERY))
-    rows.append((*named, *(NOTHING,) * 3, pairs, NOTHING, Cell(words=compared.verdict)))
+    last = (NOTHING,) * (2 if options.beside else 1)
+    rows.append((*named, *(NOTHING,) * 3, pairs, *last, Cell(words=compared.verdict)))
     return rows
 
 
@@ -254,14 +121,6 @@ def _between_seeds(compared: Compared, value: str) -> Cell:
         return Cell(hole=str(reason))
 
 
-def _lowest_of(compared: Compared, seed: str) -> float | None:
-    """The lowest ρ of all pairs; None where there is none."""
-    try:
-        return compared.lowest(seed)
-    except Hole:
-        return None
-
-
 def _panels(compared: Compared) -> list[Figure]:
     """ρ of all pairs, of the first seed that has them."""
     known = [one for one in compared.by_seed.values() if isinstance(one, Agreement)]
@@ -274,12 +133,3 @@ def _panels(compared: Compared) -> list[Figure]:
     )
     axis, title = compared.options.axis, f"{compared.setting.label}, {compared.condition}"
     return [Figure("heat", axis, axis, series, title=title, unit="")]
-
-
-def _confused(report: ConditionReport) -> Asymmetry:
-    return Asymmetry(report.class_names, report.confusion)
-
-
-def _strictness(verdict: Verdict) -> int:
-    """Another order counts before an undecided one, and that before the same."""
-    return {False: 0, None: 1, True: 2}[verdict.same]

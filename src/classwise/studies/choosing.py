@@ -1,0 +1,54 @@
+"""Which runs of a study `--only` means."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from classwise.errors import ClasswiseError, unknown
+from classwise.spelling import split_outside_brackets
+from classwise.studies.planned import PlannedRun
+
+
+def chosen(runs: Iterable[PlannedRun], patterns: Sequence[str]) -> list[PlannedRun]:
+    """The runs that some pattern fits; all without.
+
+    A pattern fits a run of which some label is like it, as `*CFA*` or `eps=8/255`; one with commas,
+    as `data=cifar10,row=*CFA*`, fits if each of its parts does. Spaces and capitals do not matter.
+    """
+    found = list(runs)
+    if not patterns:
+        return found
+    wanted = [pattern.replace(" ", "").lower() for pattern in patterns]
+    for pattern, plain in zip(patterns, wanted, strict=True):
+        if not any(_fits(run, plain) for run in found):
+            raise _nobody(pattern, plain, found)
+    return [run for run in found if any(_fits(run, plain) for plain in wanted)]
+
+
+def _nobody(pattern: str, plain: str, runs: Sequence[PlannedRun]) -> ClasswiseError:
+    """What is said of a pattern that no run fits: which part of it, or that no run has all."""
+    parts = split_outside_brackets(plain, ",")
+    alone = [part for part in parts if not any(_has(run, part) for run in runs)]
+    if len(parts) > 1 and not alone:
+        return ClasswiseError(
+            f"--only {pattern}: some run fits every part of it, but none all of them; take a part "
+            "off, or give --only once for each"
+        )
+    known = dict.fromkeys(f"{a}={v}" for run in runs for a, v in run.labels.items())
+    return unknown("run (--only)", alone[0] if len(parts) > 1 else pattern, known)
+
+
+def _fits(run: PlannedRun, pattern: str) -> bool:
+    parts = split_outside_brackets(pattern, ",")
+    return _has(run, pattern) or all(_has(run, part) for part in parts)
+
+
+def _has(run: PlannedRun, pattern: str) -> bool:
+    """Whether some label is like a pattern, with its axis or without."""
+    words = ((f"{axis}={value}", value) for axis, value in run.labels.items())
+    return any(
+        fnmatch.fnmatchcase(word.replace(" ", "").lower(), pattern)
+        for pair in words
+        for word in pair
+    )
