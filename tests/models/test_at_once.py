@@ -8,7 +8,7 @@ from torch import nn
 from classwise.attacks.ball import LINF
 from classwise.attacks.search.suite import _working_width
 from classwise.models import at_once
-from classwise.models.at_once import LEAST, images_at_once
+from classwise.models.at_once import FEW, LEAST, images_at_once
 from classwise.models.subject import Subject
 from classwise.types import Batch
 
@@ -49,6 +49,7 @@ def test_no_layer_of_a_pass_is_larger_than_what_is_kept(monkeypatch):
     subject = Subject(Counting(1).eval(), 2, width=256)
     taken = subject.take(images(16))
     assert _working_width(subject, taken, 16) == 12  # a third more had no room
+    assert subject.at_once(images(FEW)) == 12  # known without another look
     assert at_once.LARGEST_KEPT == 32 << 20  # the most that glibc allows
 
 
@@ -76,7 +77,7 @@ def test_never_fewer_than_a_few_nor_more_than_asked_for(monkeypatch):
 def test_it_is_found_once_and_not_for_a_few_images():
     model = Counting(2).eval()
     subject = Subject(model, 2, width=32)
-    assert subject.at_once(images(LEAST)) == 32
+    assert subject.at_once(images(FEW)) == 32
     assert model.seen == []
     assert subject.at_once(images(20)) == subject.at_once(images(30)) == 32
     assert model.seen.count(2) <= 1 + 1  # maybe once more to build the twin

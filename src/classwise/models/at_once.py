@@ -22,6 +22,7 @@ _KEPT = 256 << 20
 # whatever it is told, and adds a few bytes of its own to each.
 _LAYER = LARGEST_KEPT - 4096
 LEAST = 2  # images, however large
+FEW = 8  # images that no look with gradients is worth its pass for
 
 
 def images_at_once(model: LogitModel, images: Images, width: int) -> int:

@@ -18,7 +18,7 @@ from classwise.content import content_of
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, check_logits, eval_mode
-from classwise.models.at_once import LEAST, images_at_once, largest_layer
+from classwise.models.at_once import FEW, images_at_once, largest_layer
 from classwise.models.averaged import mean_of_passes
 from classwise.models.blackbox import BlackBox, as_model
 from classwise.models.classifier import Around, all_outputs
@@ -173,8 +173,8 @@ class Subject:
 
     def at_once(self, images: Images) -> int:
         """How many images it is best asked about in one pass with gradients, found once."""
-        if self.black_box or len(images) <= LEAST:
-            return self.width
+        if self.black_box or len(images) <= FEW:
+            return self.asked_at_once
         if "at once" not in self._found:
             self._found["at once"] = images_at_once(self.quick(images), images, self.width)
         return int(self._found["at once"])
