@@ -3,6 +3,7 @@
 import gzip
 import os
 import resource
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -135,6 +136,19 @@ def test_a_packed_file_that_unfolds(tmp_path, monkeypatch):
         path.write_bytes(content)
         with refused("cannot read", "export it again"):
             open_onnx(path, IMAGES)
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.onnx.gz"])
+def test_a_small_file_takes_little_memory_even_for_a_moment(tmp_path, name):
+    """What is reserved and never touched is seen by a limit on memory only, and by this."""
+    content = linear().SerializeToString()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    tracemalloc.start()
+    try:
+        assert onnx_file.onnx_bytes(tmp_path / name) == content
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("where", ["../secret", "/etc/passwd", "link", "gone", "", "\x00", "."])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from classwise.models.onnx_wire import (
 
 Attribute: TypeAlias = int | float | str | Tensor | list[Any]
 _EMPTY: dict[int, Attribute] = {1: 0.0, 2: 0, 3: ""}  # what protobuf leaves out, by its kind
+_PIECE = 1 << 20  # bytes read at a time
 _LISTS = (6, 7)  # kinds of attributes: numbers, whole numbers
 
 
@@ -77,20 +79,22 @@ def onnx_bytes(path: Path) -> bytes:
     path = given_path(path)
     if not path.is_file():
         raise ClasswiseError(f"{path} is no file; give the path of an ONNX model")
-    packed = path.suffix.lower() == ".gz"
+    packed, held = path.suffix.lower() == ".gz", io.BytesIO()
     try:
         with gzip.open(path) if packed else path.open("rb") as stream:
-            content = stream.read(MOST_ONNX_BYTES + 1)
+            # in pieces: asked for all that is allowed, a stream takes that much memory first
+            while held.tell() <= MOST_ONNX_BYTES and (piece := stream.read(_PIECE)):
+                held.write(piece)
     except (OSError, EOFError, zlib.error) as reason:
         raise ClasswiseError(
             f"cannot read {path}: {reason}; restore it from a copy, or export it again"
         ) from None
-    if len(content) > MOST_ONNX_BYTES:
+    if held.tell() > MOST_ONNX_BYTES:
         raise ClasswiseError(
             f"{path} holds more than {MOST_ONNX_BYTES} bytes, more than an ONNX file may; keep its "
             "weights in a file beside it (external data)"
         )
-    return content
+    return held.getvalue()
 
 
 def read_onnx(path: Path, content: bytes) -> OnnxGraph:
