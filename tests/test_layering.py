@@ -72,9 +72,9 @@ WALK = {
     "methods": "",
     "recipe_text": "",
     "training": (
-        "watched compiling config passes identity begin presets parts build schedule visits "
-        "scaling step tally average cadence validate fluctuation run state record progress "
-        "resume loop estimate"
+        "watched compiling config passes identity begin presets parts build optimisers "
+        "schedule visits scaling step tally average cadence validate fluctuation run state record "
+        "progress resume loop estimate"
     ),
     "laws": "made_up terms steering writing running __init__",
     "judging": (
