@@ -18,7 +18,7 @@ from classwise.tuning.page import write_page
 from classwise.tuning.search import Budget, Search, tune
 from classwise.tuning.summary import Summary
 from classwise.tuning.trial import Job, Outcome, data_without_test, run_trial
-from classwise.tuning.trials import Trials
+from classwise.tuning.trials import Trials, load_optuna
 
 
 def constant(job: Job) -> Outcome:
@@ -72,6 +72,27 @@ def test_a_search_that_is_broken_off_goes_on_as_it_would_have(tmp_path, monkeypa
     assert ran == list(range(5, 14))
     assert found.trials == whole.trials
     assert len({one.values["lr"] for one in whole.trials}) == 14  # each has a draw of its own
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_trial_that_was_broken_off_among_its_values_never_was(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(searching, "run_trial", falling)
+    whole = tune(small_search(), tmp_path / "whole", Budget(7))
+    drawn, kind = [], load_optuna().trial.Trial
+    real = kind._suggest
+
+    def killed(self, *words):
+        drawn.append(words)
+        if len(drawn) == 2 * number + 2:  # two options are searched
+            raise KeyboardInterrupt
+        return real(self, *words)
+
+    monkeypatch.setattr(kind, "_suggest", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tune(small_search(), tmp_path / "broken", Budget(7))
+    found = tune(small_search(), tmp_path / "broken", Budget(7))
+    assert [one.values for one in found.trials] == [one.values for one in whole.trials]
+    assert {one.state for one in found.trials} == {"complete"}
 
 
 def falling(job):

@@ -18,6 +18,7 @@ from classwise.tuning.trial import Outcome
 
 FILE = "trials.sqlite"
 _NAME = "tune"
+_VOID = "void"  # what is noted of a trial that was broken off before it had its values
 
 
 def load_optuna() -> Any:
@@ -51,6 +52,7 @@ class Trials:
         self.search, self.seed = {one.option: one for one in search}, seed
         self._study = self._open(folder / FILE)
         self._asked: dict[int, Any] = {}
+        self._forget_unborn()
 
     def _open(self, path: Path) -> Any:
         from sqlalchemy.engine import URL
@@ -73,14 +75,13 @@ class Trials:
 
     def begin_with(self, values: Mapping[str, Any]) -> None:
         """Make these the values of the first trial."""
-        if not self._study.trials:
+        if not self._counted():
             self._study.enqueue_trial(dict(values))
 
     def ask(self) -> Told:
         """Values of one more trial; it counts as begun."""
         states = self._optuna.trial.TrialState
-        waiting = self._study.get_trials(deepcopy=False, states=(states.WAITING,))
-        number = waiting[0].number if waiting else len(self._study.trials)
+        number = sum(one.state != states.WAITING for one in self._counted())
         self._study.sampler = self._optuna.samplers.TPESampler(seed=self.seed * 100_003 + number)
         trial = self._study.ask(
             {name: self._distribution(one) for name, one in self.search.items()}
@@ -112,7 +113,7 @@ class Trials:
         """Every trial that has begun, in order."""
         states = {"COMPLETE": "complete", "PRUNED": "stopped", "FAIL": "failed", "RUNNING": "begun"}
         found = []
-        for one in self._study.get_trials(deepcopy=False):
+        for one in self._counted():
             if one.state.name in states:
                 pair = Pair(*one.values) if one.state.name == "COMPLETE" else None
                 values, about = self._tidy(one.params), one.user_attrs
@@ -120,12 +121,21 @@ class Trials:
         return found
 
     def unfinished(self) -> list[Told]:
-        """Trials that somebody began and did not end; one without all its values is given up."""
-        begun = [one for one in self.all if one.state == "begun"]
-        for one in begun:
+        """Trials that somebody began and did not end."""
+        return [one for one in self.all if one.state == "begun"]
+
+    def _forget_unborn(self) -> None:
+        """A trial that was broken off before it had all its values never was."""
+        for one in self.unfinished():
             if set(one.values) != set(self.search):
-                self.tell(Outcome(one.number, failed="broken off before it had its values"))
-        return [one for one in begun if set(one.values) == set(self.search)]
+                trial = self._trial(one.number)
+                trial.set_user_attr(_VOID, True)
+                self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+
+    def _counted(self) -> list[Any]:
+        """All that Optuna keeps, without those that never were: the next is drawn as they were."""
+        known = self._study.get_trials(deepcopy=False)
+        return [one for one in known if _VOID not in one.user_attrs]
 
     def _tidy(self, values: Mapping[str, Any]) -> dict[str, Any]:
         if strange := sorted(set(values) - set(self.search)):
