@@ -45,7 +45,10 @@ class TestRefusals:
             ("smoothed-pgd-2(m=5000)", "give a whole number from 1 to 4096"),
             ("smoothed-pgd-200000", "100000 steps are the most"),
             ("smoothed-pgd", "unknown attack"),
-            ("suite(smoothing,square)", "smoothing is about the smoothed model and cannot stand"),
+            (
+                "suite(smoothing,square)",
+                "smoothing is no search on the model itself and cannot stand",
+            ),
         ],
     )
     def test_what_makes_no_sense(self, text, words):

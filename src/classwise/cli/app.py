@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import signal
 import sys
@@ -182,7 +183,7 @@ def _to_go_on(command: str, options: Mapping[str, Any]) -> str:
         return "finished epochs and audits are kept, repeat this command to go on"
     if command == "audit":
         target = options.get("target")
-        if folder is None and not (target and Path(target).is_dir()):
+        if folder is None and not (target and os.path.isdir(target)):
             return "nothing was kept; with --out FOLDER this command can be repeated to go on"
         return "finished batches are kept, repeat this command to go on"
     return "nothing is half done, repeat this command"

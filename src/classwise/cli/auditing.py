@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -158,7 +159,8 @@ def audit(
         return print_predictions(context, predictions, folder, page, everything)
     if target is None:
         raise ClasswiseError("nothing to audit; name a run folder, a weights file or a model")
-    where = folder or (Path(target) if Path(target).is_dir() else None)
+    # os.path answers no for names that no file can have
+    where = folder or (Path(target) if os.path.isdir(target) else None)
     check_page(page, where)
     data = told_data(data, skip_bad, group)
     wish = Wish(
