@@ -28,7 +28,7 @@ from classwise.data.pictures import picture_size, read_picture
 from classwise.data.sources import open_data
 from classwise.data.unpickle import read_pickle
 from classwise.judging.audits import read_ledger
-from classwise.judging.group_files import kept_groupings, read_table
+from classwise.judging.group_files import groupings_in, read_table
 from classwise.judging.samples import read_samples
 from classwise.models.onnx_file import onnx_bytes, read_onnx
 from classwise.models.onnx_network import entrance_of, translated
@@ -201,7 +201,7 @@ READERS: dict[str, Reader] = {
         True,
     ),
     "remarks.json": (lambda _: json.dumps(REMARKS).encode(), "remarks.json", _remarks, True),
-    "groups": (lambda _: json.dumps(GROUPS).encode(), "groups/x.json", kept_groupings, True),
+    "groups": (lambda _: json.dumps(GROUPS).encode(), "groups/x.json", groupings_in, True),
     "group table": (
         lambda _: b"sample,camera\n0,front\n1,rear|front\n2,\n",
         "x.csv",

@@ -37,8 +37,8 @@ WALK = {
         "places memory attributes ahead mapped store notes labels dataset from_arrays batches "
         "view loaders splits augment idbh pictures decoding mending cache decoded listing "
         "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
-        "tiny_imagenet imagenet sprites download longtail madeup pooled arrays array_files given "
-        "hub sources"
+        "tiny_imagenet imagenet sprites download longtail madeup pooled arrays array_files "
+        "from_python hub sources"
     ),
     "corruptions": (
         "severities chance filters noises blurs weather spatter digital files corrupting"
@@ -58,7 +58,7 @@ WALK = {
         "smoothing attack_names names"
     ),
     "record": (
-        "rows description shard_files given_table prediction_files shards card shelf ledger "
+        "rows description shard_files foreign_table prediction_files shards card shelf ledger "
         "remarks record lines tensors state_dict means run_folder opening"
     ),
     "auditing": "plan run progress flags first_look health question sequential means",

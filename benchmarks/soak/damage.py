@@ -20,7 +20,7 @@ from damages import EPOCHS, again, cut_tails, flipped, judge, numbers, refusal, 
 from classwise.data import cifar
 from classwise.data.archives import read_form
 from classwise.judging.audits import read_ledger
-from classwise.judging.group_files import kept_groupings
+from classwise.judging.group_files import groupings_in
 from classwise.judging.samples import read_samples
 from classwise.laws.made_up import few_digits
 from classwise.record.remarks import note_on, read_remarks
@@ -155,7 +155,7 @@ def _remarks(place: Path) -> Kind:
 def _groups(place: Path) -> Kind:
     judge(place / "kept")
     (path,) = (place / "kept" / "groups").glob("*.json")
-    return Kind(path, lambda: str(kept_groupings(place / "kept")))
+    return Kind(path, lambda: str(groupings_in(place / "kept")))
 
 
 def _shard(place: Path) -> Kind:

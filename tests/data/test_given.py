@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import classwise
 from classwise.data.from_arrays import dataset_from_arrays
-from classwise.data.given import given_source
+from classwise.data.from_python import source_from_python
 from classwise.data.sources import open_data
 
 RANDOM = np.random.default_rng(0)
@@ -81,7 +81,7 @@ def test_two_parts_and_names():
 )
 def test_what_is_no_data_is_refused(data, words):
     with refused(words):
-        given_source(data)
+        source_from_python(data)
 
 
 def test_names_beside_a_name_have_no_effect():

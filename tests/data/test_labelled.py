@@ -11,7 +11,7 @@ from refusals import refused
 from typer.testing import CliRunner
 
 from classwise.cli import app
-from classwise.cli.app import told_data
+from classwise.cli.app import data_with
 from classwise.data.attributes import Attributes
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.sources import (
@@ -132,10 +132,10 @@ def test_groups_enter_who_validates_but_not_the_content():
 
 
 def test_the_options_of_the_command_line(tmp_path):
-    said = told_data("csv:a b.csv", True, "track")
+    said = data_with("csv:a b.csv", True, "track")
     assert read_spec(said) == ("csv", "a b.csv", {"skip_bad": True, "group": "track"})
     with refused("group='track' is for folder:PATH, csv:PATH only, not for 'digits'"):
-        told_data("digits", False, "track")
+        data_with("digits", False, "track")
     done = CliRunner().invoke(app, ["audit", str(tmp_path), "--group", "track"])
     assert (done.exit_code, "says how to divide --data" in done.output) == (2, True)
 

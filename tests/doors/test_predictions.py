@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import classwise
 from classwise.cli import app
 from classwise.doors.predictions import audit_predictions
-from classwise.record import given_table, prediction_files
+from classwise.record import foreign_table, prediction_files
 from classwise.record.shard_files import bounds, connected
 
 NAMES = ("cat", "dog", "owl")
@@ -196,10 +196,10 @@ def test_too_many_rows_and_other_files(tmp_path, monkeypatch):
     (tmp_path / "x.parquet").write_bytes(b"PAR1 no such thing PAR1")
     with refused("cannot be read as Parquet"):
         audit_predictions(tmp_path / "x.parquet")
-    monkeypatch.setattr(given_table, "MOST_PREDICTIONS", 10)
+    monkeypatch.setattr(foreign_table, "MOST_PREDICTIONS", 10)
     with refused("rows or more; 10 are the most"):
         audit_predictions(put(tmp_path / "a.csv"))
-    monkeypatch.setattr(given_table, "MOST_BYTES", 10)
+    monkeypatch.setattr(foreign_table, "MOST_BYTES", 10)
     with refused("is larger than"):
         audit_predictions(tmp_path / "a.csv")
 

@@ -9,7 +9,7 @@ from refusals import refused
 
 from classwise import csv_rows
 from classwise.judging.audits import read_audits, read_ledger
-from classwise.judging.group_files import keep_groupings, kept_groupings, read_table
+from classwise.judging.group_files import groupings_in, keep_groupings, read_table
 from classwise.judging.groups import of_samples
 from classwise.judging.samples import diff_samples, read_samples
 from classwise.record.ledger import Ledger
@@ -104,14 +104,14 @@ def test_kept_groupings_come_back_whatever_their_names(tmp_path):
     given = of_samples(dict.fromkeys(NASTY, entries), 4)
     keep_groupings(tmp_path, "d1", given)
     keep_groupings(tmp_path, "d2", of_samples({NASTY[0]: ["x"] * 4}, 4))
-    found = kept_groupings(tmp_path)
+    found = groupings_in(tmp_path)
     assert set(found) == {"d1", "d2"}
     assert set(found["d1"]) == set(NASTY)
     assert all(given[name].same_as(found["d1"][name]) for name in NASTY)
     assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "groups"}
     keep_groupings(tmp_path, "d1", of_samples({NASTY[1]: ["new"] * 4}, 4))
-    assert kept_groupings(tmp_path)["d1"][NASTY[1]].names == ("new",)
-    assert kept_groupings(tmp_path / "nowhere") == {}
+    assert groupings_in(tmp_path)["d1"][NASTY[1]].names == ("new",)
+    assert groupings_in(tmp_path / "nowhere") == {}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_damaged_groupings_are_refused_with_the_way_out(tmp_path, content):
     folder.mkdir()
     (folder / "a.json").write_text(content)
     with refused("a.json", "no grouping of format 1", "delete it"):
-        kept_groupings(tmp_path)
+        groupings_in(tmp_path)
 
 
 def a_run(path, right, model="m1"):

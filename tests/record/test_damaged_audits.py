@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from classwise import cli
 from classwise.judging.audits import read_ledger
-from classwise.judging.group_files import kept_groupings
+from classwise.judging.group_files import groupings_in
 from classwise.record import shard_files
 from classwise.record.card import read_card
 from classwise.record.remarks import _read_remarks
@@ -136,7 +136,7 @@ class TestCards:
         )
         (path,) = (audited / "groups").glob("*.json")
         damages = list(flipped(path.read_bytes(), 17, 60))
-        count = noticed(path, lambda: str(kept_groupings(audited)), str.__eq__, damages)
+        count = noticed(path, lambda: str(groupings_in(audited)), str.__eq__, damages)
         assert count >= len(damages) - 4  # the checksum's own name may be hit
 
     def test_a_card_that_was_changed_by_hand_says_how_to_keep_the_change(self, run):

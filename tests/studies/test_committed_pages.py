@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from classwise.cli import app
 from classwise.studies.finding import Reader
-from classwise.studies.kept import Kept
 from classwise.studies.making import is_there, plan_studies, write_index, write_page
+from classwise.studies.runs_folder import RunsFolder
 from classwise.studies.study import study_names
 
 PAGES = ROOT / "docs" / "studies"
@@ -29,7 +29,7 @@ def committed(name: str, pages: Path = PAGES) -> dict[str, str]:
 
 def made(name: str, folder: Path, records: Path = RECORDS) -> dict[str, str]:
     """What one study makes of the records; nothing without any."""
-    kept = Kept.of(records)
+    kept = RunsFolder.of(records)
     (planned,) = plan_studies([name], SCALE)
     if kept.runs and is_there(planned, kept):
         write_page(planned, Reader(kept), folder)
@@ -42,7 +42,7 @@ def test_a_page_is_what_the_records_make(name, tmp_path):
 
 
 def test_effects_and_index_are_what_the_records_make(tmp_path):
-    kept = Kept.of(RECORDS)
+    kept = RunsFolder.of(RECORDS)
     if not kept.runs:
         assert not PAGES.exists(), "there are pages, and no records that they are made from"
         return

@@ -6,8 +6,8 @@ import pytest
 
 from classwise.sealed import sealed_text
 from classwise.studies.choosing import chosen
-from classwise.studies.kept import Kept, Looks, job_of, looks_of, together
 from classwise.studies.planned import plan, run_key
+from classwise.studies.runs_folder import Looks, RunsFolder, job_of, looks_of, together
 from classwise.studies.study import parse_study
 from classwise.training.config import TrainConfig
 from classwise.training.loop import train
@@ -62,7 +62,7 @@ class TestKeys:
             trained = train(run.recipe, run.config, out=tmp_path / run.key, quiet=True)
             about = trained.about
             assert run_key(about["recipe"], about["config"], about.get("sources")) == run.key
-        assert set(Kept.of(tmp_path).runs) == {p.name for p in tmp_path.iterdir()}
+        assert set(RunsFolder.of(tmp_path).runs) == {p.name for p in tmp_path.iterdir()}
 
 
 class TestLooks:
@@ -93,16 +93,16 @@ class TestLooks:
 
     def test_a_run_that_took_the_looks_is_used_and_another_stands_beside(self, tmp_path):
         plain, watched = planned()[0], planned('[watch]\nlooks = "test:clean"')[0]
-        empty = Kept.of(tmp_path)
+        empty = RunsFolder.of(tmp_path)
         first, second = empty.place(plain), empty.place(watched)
         assert first != second
         put(first, plain)
-        kept = Kept.of(tmp_path)
+        kept = RunsFolder.of(tmp_path)
         assert kept.place(plain) == first
         assert kept.covering(watched) is None
         assert kept.place(watched) == second
         put(second, watched, epochs=2)
-        kept = Kept.of(tmp_path)
+        kept = RunsFolder.of(tmp_path)
         assert kept.place(watched) == second
         assert kept.place(plain) == second  # it is farther, and took more looks than are wanted
 
@@ -116,13 +116,13 @@ def test_what_is_no_run_is_passed_over(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "run.json").write_text("{")
     (tmp_path / "b").mkdir()
-    assert Kept.of(tmp_path).runs == {}
-    assert Kept.of(tmp_path / "nowhere").runs == {}
+    assert RunsFolder.of(tmp_path).runs == {}
+    assert RunsFolder.of(tmp_path / "nowhere").runs == {}
 
 
 def test_a_job_says_all_of_a_run_in_words(tmp_path):
     run = planned('"at.steps" = 3')[1]
-    job = job_of(run, Kept.of(tmp_path))
+    job = job_of(run, RunsFolder.of(tmp_path))
     assert job.recipe == "at(steps=3, step=eps/2)+ema"
     assert (job.config, job.imports) == (run.config, ())
     assert isinstance(job.config, TrainConfig)
@@ -135,7 +135,7 @@ def test_audits_of_the_same_images_are_made_in_one_go(tmp_path):
         planned(asked.format(words))[0] for words in ('["clean", "pgd-2"]', '["pgd-2", "fgsm"]')
     ]
     (run,) = together(runs).values()
-    found = [(one.attacks, one.limit) for one in job_of(run, Kept.of(tmp_path)).audits]
+    found = [(one.attacks, one.limit) for one in job_of(run, RunsFolder.of(tmp_path)).audits]
     assert found == [("clean,pgd-2,fgsm", 0), ("square(queries=2)", 5)]
 
 

@@ -13,9 +13,9 @@ from classwise.errors import ClasswiseError
 from classwise.locks import Holder
 from classwise.studies.finding import Reader
 from classwise.studies.grid import Processes
-from classwise.studies.kept import Kept
 from classwise.studies.making import plan_studies, work_of, write_page
 from classwise.studies.on_ray import MISSING, OnRay
+from classwise.studies.runs_folder import RunsFolder
 
 STUDY = """
 title = "Two recipes"
@@ -49,7 +49,7 @@ def begin(executor, jobs, done):
 def made_by(executor, path, home, beside=None):
     """Train and audit the study's runs, and return its page."""
     (planned,) = plan_studies([str(path)], "smoke")
-    work, failed = work_of([planned], Kept.of(home)), {}
+    work, failed = work_of([planned], RunsFolder.of(home)), {}
     if beside is not None:
         beside.start()
     begin(executor, list(work.jobs.values()), lambda job, why: failed.setdefault(job.path, why))
@@ -57,7 +57,7 @@ def made_by(executor, path, home, beside=None):
         beside.join()
     assert not any(failed.values()), failed
     assert len(failed) == 4
-    page, _ = write_page(planned, Reader(Kept.of(home)), home / "pages")
+    page, _ = write_page(planned, Reader(RunsFolder.of(home)), home / "pages")
     return page.read_text()
 
 

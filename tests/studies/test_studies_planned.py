@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from classwise.cli import app
 from classwise.studies.alternatives import OTHER_GATE
-from classwise.studies.kept import together
 from classwise.studies.papers.claims import claims
 from classwise.studies.planned import UNOBTAINABLE, plan
+from classwise.studies.runs_folder import together
 from classwise.studies.study import load_study, study_names
 
 

@@ -15,11 +15,11 @@ from classwise.studies.artefact import Artefact
 from classwise.studies.finding import Reader
 from classwise.studies.found import Found, Hole
 from classwise.studies.grid import run_job
-from classwise.studies.kept import Kept
 from classwise.studies.making import PlannedStudy, make_artefacts, plan_studies, work_of
 from classwise.studies.papers import paper_rows
 from classwise.studies.papers.claims import claims
 from classwise.studies.printed import printed_cells
+from classwise.studies.runs_folder import RunsFolder
 from classwise.studies.study import load_study, study_names
 
 # Why a cell may be empty although every run is there and was audited as its study asks: two epochs
@@ -75,11 +75,11 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tried]:
     folder, threads = tmp_path_factory.mktemp("studies"), torch.get_num_threads()
     planned = plan_studies(study_names(), "smoke")
     try:
-        for job in work_of(planned, Kept.of(folder)).jobs.values():
+        for job in work_of(planned, RunsFolder.of(folder)).jobs.values():
             run_job(job)
     finally:
         torch.set_num_threads(threads)
-    reader = Reader(Kept.of(folder))
+    reader = Reader(RunsFolder.of(folder))
     return {one.study.name: read(one, reader) for one in planned}
 
 

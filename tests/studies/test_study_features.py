@@ -8,8 +8,8 @@ from classwise.data.sources import open_data
 from classwise.record.card import audit_facts, read_run_json
 from classwise.studies.feature_sets import Features
 from classwise.studies.grid import run_job
-from classwise.studies.kept import Kept, is_done, job_of, together
 from classwise.studies.planned import plan
+from classwise.studies.runs_folder import RunsFolder, is_done, job_of, together
 from classwise.studies.study import load_study, parse_study
 
 DATA = "madeup(cifar10, size=8)"
@@ -70,7 +70,7 @@ class TestPlanned:
         maker, _, run = planned("features('plain model', kind=random)")
         looking = maker.config.model_copy(update={"watch": "test:clean", "watch_every": 1})
         every = together([maker, run, maker.__class__(maker.labels, maker.recipe, looking, ())])
-        jobs = [job_of(every[one.key], Kept.of(tmp_path)) for one in (maker, run)]
+        jobs = [job_of(every[one.key], RunsFolder.of(tmp_path)) for one in (maker, run)]
         assert jobs[1].maker.path == jobs[0].path
         assert jobs[1].maker.config.watch == "test:clean"
 
@@ -81,8 +81,8 @@ def test_features_are_made_by_the_run_they_name_and_judged_on_its_test_images(tm
         for kind in ("random, steps=2", "original")
     ]
     for run in made:
-        run_job(job_of(run, Kept.of(tmp_path)))
-        assert is_done(run, Kept.of(tmp_path))
+        run_job(job_of(run, RunsFolder.of(tmp_path)))
+        assert is_done(run, RunsFolder.of(tmp_path))
     runs = {path.parent: read_run_json(path.parent) for path in tmp_path.glob("*/run.json")}
     assert len(runs) == 3  # the plain model was trained, too, since it makes the features
     (maker,) = [run for run, about in runs.items() if about["config"]["data"] == DATA]

@@ -9,9 +9,9 @@ from tiny_studies import Here, study, write_study
 
 from classwise.errors import ClasswiseError
 from classwise.report.runs import load_runs
-from classwise.studies.kept import Kept
 from classwise.studies.making import is_there, plan_studies, write_index
 from classwise.studies.records import keep_record, rounded
+from classwise.studies.runs_folder import RunsFolder
 
 
 def table(page):
@@ -89,7 +89,9 @@ class TestRecords:
         after = {path: path.read_bytes() for path in (home / "records" / run.name).rglob("*.*")}
         assert before == after
         shutil.copytree(run, home / "records" / ".clean-s0.part")
-        held = [one.path.name for some in Kept.of(home / "records").runs.values() for one in some]
+        held = [
+            one.path.name for some in RunsFolder.of(home / "records").runs.values() for one in some
+        ]
         assert len(held) == 6
         assert ".clean-s0.part" not in held
 
@@ -111,7 +113,7 @@ class TestRecords:
         planned = plan_studies([str(home / f"{name}.toml") for name in ("three", "other")], "smoke")
         for path in (home / "records").glob("clean-s*"):
             shutil.rmtree(path)
-        kept = Kept.of(home / "records")
+        kept = RunsFolder.of(home / "records")
         assert [is_there(one, kept) for one in planned] == [True, False]
         text = write_index(planned, kept, home / "pages").read_text()
         assert "| [three](three/index.md) | nothing of a paper |  | 4 of 6 |" in text

@@ -21,7 +21,7 @@ from classwise.studies.artefacts.both_views import (
 )
 from classwise.studies.artefacts.cost import CostOptions, cost
 from classwise.studies.artefacts.similarity import NOT_MADE, SimilarityOptions, similarity
-from classwise.studies.kept_means import FoundRunWithMeans, kept_means
+from classwise.studies.class_means import FoundRunWithMeans, means_in
 
 CONFUSION = np.array([[50, 30, 15, 5], [20, 60, 10, 10], [5, 5, 80, 10], [0, 10, 20, 70]])
 CLASSES = ("ant", "bee", "cat", "dog")
@@ -78,11 +78,11 @@ class TestSimilarity:
         assert [panel.title for panel in made.figure.panels] == ["at, confusion"]
 
     def test_means_are_read_back_from_a_folder(self, tmp_path):
-        assert kept_means(tmp_path) == ()
+        assert means_in(tmp_path) == ()
         write_means(tmp_path, class_means())
         path = write_means(tmp_path, class_means(model_hash="ef"))
         path.write_bytes(b"nothing")
-        (found,) = kept_means(tmp_path)
+        (found,) = means_in(tmp_path)
         assert found.model_hash == "ab"
         assert found.means.tolist() == class_means().means.tolist()
 

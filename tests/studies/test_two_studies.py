@@ -10,9 +10,9 @@ from tiny_studies import write_study
 from classwise import locks
 from classwise.studies import making, records
 from classwise.studies.finding import Reader
-from classwise.studies.kept import Kept
 from classwise.studies.making import plan_studies, write_page
 from classwise.studies.records import keep_record
+from classwise.studies.runs_folder import RunsFolder
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_page_is_of_one_of_them(tmp_path, monkeypatch, meanwhile):
     monkeypatch.setattr(making, "write_atomically", written)
 
     def write():
-        write_page(planned, Reader(Kept.of(tmp_path / "runs")), tmp_path / "pages")
+        write_page(planned, Reader(RunsFolder.of(tmp_path / "runs")), tmp_path / "pages")
 
     meanwhile(write, making, "markdown")  # the first file is written
     (first, name), (last, ended) = wrote[0], wrote[-1]

@@ -105,7 +105,7 @@ Wait = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
-def told_data(data: str | None, skip_bad: bool, group: str) -> str | None:
+def data_with(data: str | None, skip_bad: bool, group: str) -> str | None:
     """The data source with what other options say of it; they say nothing where none is named."""
     from classwise.data.sources import with_option
 

@@ -16,8 +16,8 @@ from classwise.cli.app import (
     Quiet,
     SkipBad,
     app,
+    data_with,
     kindly,
-    told_data,
 )
 from classwise.cli.opening import Arch, Network, Rename, Weights
 from classwise.cli.printing import (
@@ -162,7 +162,7 @@ def audit(
     # os.path answers no for names that no file can have
     where = folder or (Path(target) if os.path.isdir(target) else None)
     check_page(page, where)
-    data = told_data(data, skip_bad, group)
+    data = data_with(data, skip_bad, group)
     wish = Wish(
         target,
         network=network,

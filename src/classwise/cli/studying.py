@@ -16,8 +16,8 @@ from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
     from classwise.studies.grid import Executor
-    from classwise.studies.kept import Kept
     from classwise.studies.making import PlannedStudy, Work
+    from classwise.studies.runs_folder import RunsFolder
 
 FOLDER = Path("runs/studies")
 
@@ -133,8 +133,8 @@ def study(
 
     from classwise.studies import making
     from classwise.studies.finding import Reader
-    from classwise.studies.kept import Kept
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
+    from classwise.studies.runs_folder import RunsFolder
 
     home = folder or FOLDER
     idle = ("--scale", "--pages", "--from", "--import", "--quiet")
@@ -151,7 +151,7 @@ def study(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
     )  # fmt: skip
-    kept = Kept.of(source or home)
+    kept = RunsFolder.of(source or home)
     if EFFECTS in names:
         path = making.write_effects(planned, Reader(kept), pages or source or home)
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
@@ -167,10 +167,10 @@ def study(
             keep_records(planned, kept, records, new=True)
         where = choose_device(many, device, gpus)
         failed = _run(work.on(where), executor, kept, quiet, records)
-        kept = Kept.of(home)
+        kept = RunsFolder.of(home)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
-            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
+            out.print(f"RunsFolder records of {len(written)} runs in {records}", soft_wrap=True)
     _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
@@ -201,7 +201,9 @@ def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> 
     return Processes(workers)
 
 
-def _run(work: Work, executor: Executor, kept: Kept, quiet: bool, records: Path | None) -> int:
+def _run(
+    work: Work, executor: Executor, kept: RunsFolder, quiet: bool, records: Path | None
+) -> int:
     """Run what is left, keep why runs fail and records of the others; return how many failed."""
     from classwise.studies.grid import Job, run_jobs
     from classwise.studies.making import keep_outcome
@@ -225,7 +227,7 @@ def _run(work: Work, executor: Executor, kept: Kept, quiet: bool, records: Path 
     return len(run_jobs(jobs, executor, console=out, before=work.done, done=done, quiet=quiet))
 
 
-def _write(planned: list[PlannedStudy], kept: Kept, pages: Path, *, every: bool) -> None:
+def _write(planned: list[PlannedStudy], kept: RunsFolder, pages: Path, *, every: bool) -> None:
     """Write the pages; of all studies those of which something is there, and an index over all."""
     from classwise.studies.finding import Reader
     from classwise.studies.making import is_there, write_index, write_page

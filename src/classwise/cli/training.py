@@ -19,10 +19,10 @@ from classwise.cli.app import (
     TrainedOn,
     Wait,
     app,
+    data_with,
     divide_sets,
     kindly,
     out,
-    told_data,
 )
 from classwise.errors import ClasswiseError
 
@@ -156,7 +156,7 @@ def train(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     options |= {name: parse_value(value) for name, value in others.items()}
     if skip_bad or group:
-        options["data"] = told_data(options.get("data", "digits"), skip_bad, group)
+        options["data"] = data_with(options.get("data", "digits"), skip_bad, group)
     if preset is None:
         config = TrainConfig(**options)
     else:

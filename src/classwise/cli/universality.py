@@ -96,7 +96,7 @@ def similarity(
 ) -> None:
     """Ask a model once how alike its classes are: the cosine of their mean logits.
 
-    Kept in the run, where `classwise agree` and `classwise report` find it.
+    RunsFolder in the run, where `classwise agree` and `classwise report` find it.
 
     Example: classwise similarity runs/mine
     """

@@ -16,7 +16,7 @@ from classwise.data.cifar import cifar10, cifar100
 from classwise.data.dataset import Dataset, DataSource
 from classwise.data.folder import folder
 from classwise.data.from_arrays import dataset_from_arrays
-from classwise.data.given import GIVEN, given_source
+from classwise.data.from_python import GIVEN, source_from_python
 from classwise.data.hub import hf, torchvision
 from classwise.data.idx import DIGITS, fashion_mnist, idx, mnist
 from classwise.data.imagenet import imagenet
@@ -86,7 +86,7 @@ def open_data(spec: Any, class_names: Sequence[str] | None = None) -> DataSource
     [118, 94, 73, 56, 43, 33, 26, 20, 15, 12]
     """
     if not isinstance(spec, str):
-        return given_source(spec, class_names)
+        return source_from_python(spec, class_names)
     if class_names is not None:
         raise ClasswiseError(
             f"class_names have no effect: {cut(spec)} brings its own; leave them out"

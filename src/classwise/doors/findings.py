@@ -8,11 +8,11 @@ from typing import Any
 from classwise.auditing.flags import Flag, check_records, steady_flags
 from classwise.auditing.plan import Plan
 from classwise.auditing.sequential import PartialAudit
-from classwise.judging.group_files import keep_groupings, kept_groupings
+from classwise.judging.group_files import groupings_in, keep_groupings
 from classwise.judging.groups import Grouping
 from classwise.judging.metrics import ClassReport
 from classwise.judging.reports import class_report
-from classwise.judging.truth import ManyLabels, kept_truths, relabelled
+from classwise.judging.truth import ManyLabels, relabelled, truths_in
 from classwise.record.record import Record
 from classwise.record.rows import Predictions
 
@@ -36,7 +36,7 @@ def findings(
     names, note = plan.data.class_names, None if partly is None else partly.words
     if record is not None:
         keep_groupings(record.folder, record.stamp.data_hash, groupings)
-        groupings = kept_groupings(record.folder).get(record.stamp.data_hash, {})
+        groupings = groupings_in(record.folder).get(record.stamp.data_hash, {})
         truth = _kept_truth(record, truth)
     unfinished = "" if partly is None or partly.whole else partly.words
     report = class_report(found, plan.data, groupings, unfinished)
@@ -63,7 +63,7 @@ def _kept_truth(record: Record, truth: ManyLabels | None) -> ManyLabels | None:
     """Keep labels that were given; without any, those of before are taken."""
     data = record.stamp.data_hash
     if truth is None:
-        return kept_truths(record.folder).get(data)
+        return truths_in(record.folder).get(data)
     truth.keep(record.folder, data)
     return truth
 

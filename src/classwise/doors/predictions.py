@@ -14,7 +14,7 @@ from classwise.judging.group_files import keep_groupings
 from classwise.judging.groups import grouping_of
 from classwise.record.card import write_card
 from classwise.record.ledger import Ledger
-from classwise.record.prediction_files import Told, read_predictions
+from classwise.record.prediction_files import ForeignPredictions, read_predictions
 from classwise.record.remarks import write_remarks
 from classwise.record.rows import Predictions, Stamp
 
@@ -33,7 +33,7 @@ def audit_predictions(file: str | Path, out: str | Path | None = None) -> list[A
         return _kept(told, path, Path(folder) / path.stem)
 
 
-def _kept(told: Told, path: Path, folder: Path) -> list[AuditedWeights]:
+def _kept(told: ForeignPredictions, path: Path, folder: Path) -> list[AuditedWeights]:
     name = path.stem
     try:
         groupings = {
@@ -66,7 +66,7 @@ def _kept(told: Told, path: Path, folder: Path) -> list[AuditedWeights]:
     return [one for one in read_ledger(folder) if _is_of(one, told)]
 
 
-def _is_of(audit: AuditedWeights, told: Told) -> bool:
+def _is_of(audit: AuditedWeights, told: ForeignPredictions) -> bool:
     """Whether an audit is of this file; a folder may hold others, shown with their hash."""
     shown = audit.weights.partition("@")[2], audit.split.partition("@")[2]
     return told.model_hash.startswith(shown[0]) and told.data_hash.startswith(shown[1])

@@ -16,10 +16,10 @@ from classwise.auditing.sequential import PartialAudit
 from classwise.classes.counts import ClassCounts
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
-from classwise.judging.group_files import count_groups, kept_groupings
+from classwise.judging.group_files import count_groups, groupings_in
 from classwise.judging.metrics import ClassReport, ConditionReport
 from classwise.judging.smoothed import Drawn
-from classwise.judging.truth import count_truths, kept_truths, relabelled
+from classwise.judging.truth import count_truths, relabelled, truths_in
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
 from classwise.record.remarks import read_note, read_remarks
 from classwise.record.shards import open_table, read_abouts
@@ -108,8 +108,8 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             " count(certified_radius), count(*) FILTER (certified_radius = 0)"
             " FROM rows GROUP BY ALL"
         ).fetchall()
-        tallies = count_groups(base, kept_groupings(folder))
-        truths = kept_truths(folder)
+        tallies = count_groups(base, groupings_in(folder))
+        truths = truths_in(folder)
         sizes = {key[3]: len(own["data"]["class_names"]) for key, own in abouts.items()}
         judged_again = count_truths(base, truths, sizes)
     counted = _counted(folder, cells, {k: len(o["data"]["class_names"]) for k, o in abouts.items()})

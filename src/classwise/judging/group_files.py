@@ -118,7 +118,7 @@ def keep_groupings(folder: Path, data_hash: str, groupings: Mapping[str, Groupin
                 write_atomically(path, text)
 
 
-def kept_groupings(folder: Path) -> dict[str, dict[str, Grouping]]:
+def groupings_in(folder: Path) -> dict[str, dict[str, Grouping]]:
     """All groupings that a run folder keeps: data hash -> name -> grouping."""
     found: dict[str, dict[str, Grouping]] = {}
     for path in sorted(_folder(folder).glob("*.json")):

@@ -14,7 +14,7 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
 from classwise.judging.audits import condition_labels
 from classwise.judging.compare import Difference, diff
-from classwise.judging.group_files import kept_groupings
+from classwise.judging.group_files import groupings_in
 from classwise.judging.groups import CLASS, Grouping, named, of_classes
 from classwise.record.card import audit_facts, described_by, ledger_folder, read_card
 from classwise.record.ledger import Ledger
@@ -108,7 +108,7 @@ def read_samples(path: Path, *, weights: str = "", split: str = "") -> AuditedSa
             unfinished[label] = read_note(path, one)
     said, missing = read_remarks(path, facts), {k: note for k, note in unfinished.items() if note}
     above = (about["data"].get(key) for key in ("superclass_of", "superclass_names"))
-    groupings = of_classes(names, *above) | kept_groupings(path).get(owner[1], {})
+    groupings = of_classes(names, *above) | groupings_in(path).get(owner[1], {})
     return AuditedSamples(
         str(path), chosen, split, names, conditions, stamps, said, missing, groupings
     )

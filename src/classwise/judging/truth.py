@@ -112,7 +112,7 @@ class ManyLabels:
                 write_atomically(path, text)
 
 
-def kept_truths(folder: Path) -> dict[str, ManyLabels]:
+def truths_in(folder: Path) -> dict[str, ManyLabels]:
     """What a folder of audits keeps: data hash -> labels."""
     found = {}
     for path in sorted((folder / "truth").glob("*.json")):

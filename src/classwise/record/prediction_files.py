@@ -25,7 +25,7 @@ from classwise.data.naming import read_names
 from classwise.errors import ClasswiseError, cut
 from classwise.files import given_path
 from classwise.limits import MOST_CLASSES, MOST_SAMPLES
-from classwise.record.given_table import SCORE, GivenTable, plain_table, quoted_name
+from classwise.record.foreign_table import SCORE, ForeignTable, plain_table, quoted_name
 from classwise.record.rows import Predictions
 from classwise.record.shard_files import bounds
 from classwise.spelling import parse_eps
@@ -37,7 +37,7 @@ Whole = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Told:
+class ForeignPredictions:
     """What a file says: verdicts by condition, the classes, and attributes of the images."""
 
     found: list[Predictions]
@@ -48,11 +48,11 @@ class Told:
     model_hash: str
 
 
-def read_predictions(path: Path) -> Told:
+def read_predictions(path: Path) -> ForeignPredictions:
     """Read a file; whatever does not fit is refused with the row that it stands in."""
     file = plain_table(given_path(path))
     with duckdb.connect(config=bounds()) as base:
-        table = GivenTable(base, file)
+        table = ForeignTable(base, file)
         try:
             table.load()
             return _told(table)
@@ -61,7 +61,7 @@ def read_predictions(path: Path) -> Told:
             raise ClasswiseError(f"{file} cannot be read as {table.kind} ({words})") from None
 
 
-def _told(table: GivenTable) -> Told:
+def _told(table: ForeignTable) -> ForeignPredictions:
     words, names = _classes(table)
     _number(table, "classes", words, np.arange(len(words)))
     _number_samples(table)
@@ -130,12 +130,12 @@ def _verdicts(one: _Stated, rows: Mapping[str, Whole], gaps: Any, number: int) -
 
 
 def _finished(
-    table: GivenTable,
+    table: ForeignTable,
     found: list[Predictions],
     names: tuple[str, ...],
     attributes: Mapping[str, list[tuple[int, list[str]]]],
     rows: Mapping[str, Whole],
-) -> Told:
+) -> ForeignPredictions:
     sample, first = np.unique(rows["sample"], return_index=True)
     label = rows["label"][first]
     words = table.ask("SELECT word FROM samples ORDER BY number")
@@ -146,10 +146,10 @@ def _finished(
         model.update(f"{one.condition}\0{one.norm}\0".encode() + one.radius.tobytes())
         model.update(one.sample.tobytes() + one.predicted.tobytes())
     sizes = np.bincount(label, minlength=len(names)).tolist()
-    return Told(found, names, sizes, attributes, data.hexdigest(), model.hexdigest())
+    return ForeignPredictions(found, names, sizes, attributes, data.hexdigest(), model.hexdigest())
 
 
-def _number(table: GivenTable, name: str, words: Sequence[str], numbers: Whole) -> None:
+def _number(table: ForeignTable, name: str, words: Sequence[str], numbers: Whole) -> None:
     """A table inside of the engine that gives each word its number."""
     table.base.register("new", {"word": np.array(words, object), "number": numbers})
     table.base.execute(f"CREATE TEMP TABLE {name} AS SELECT word, number FROM new")
@@ -160,7 +160,7 @@ def _all_numbers(words: set[str]) -> bool:
     return all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words)
 
 
-def _classes(table: GivenTable) -> tuple[list[str], tuple[str, ...]]:
+def _classes(table: ForeignTable) -> tuple[list[str], tuple[str, ...]]:
     """How the file calls the classes, in their order, and what they are called in reports."""
     said = [table.columns[what] for what in ("label", "predicted") if what in table.columns]
     parts = " UNION ".join(f"SELECT {quoted_name(name)} AS word FROM given" for name in said)
@@ -193,7 +193,7 @@ def _classes(table: GivenTable) -> tuple[list[str], tuple[str, ...]]:
     return ordered, tuple(names)
 
 
-def _number_samples(table: GivenTable) -> None:
+def _number_samples(table: ForeignTable) -> None:
     """Numbers as they are; words by their order, so that files about the same images agree."""
     name = quoted_name(table.columns["sample"])
     ((strange,),) = table.ask(
@@ -213,7 +213,7 @@ def _number_samples(table: GivenTable) -> None:
         )
 
 
-def _condition_word(table: GivenTable) -> str:
+def _condition_word(table: ForeignTable) -> str:
     """What tells conditions apart: their name, radius and norm, in one word."""
     parts = [
         f"{quoted_name(table.columns[what])}" if what in table.columns else "''"
@@ -222,7 +222,7 @@ def _condition_word(table: GivenTable) -> str:
     return f"concat_ws(chr(31), {', '.join(parts)})"
 
 
-def _number_conditions(table: GivenTable) -> list[_Stated]:
+def _number_conditions(table: ForeignTable) -> list[_Stated]:
     rows = table.ask(
         f"SELECT word, min(place) FROM (SELECT {_condition_word(table)} AS word, rowid AS place "
         f"FROM given) GROUP BY word ORDER BY min(place) LIMIT {MOST_CONDITIONS + 1}"
@@ -246,7 +246,7 @@ def _number_conditions(table: GivenTable) -> list[_Stated]:
     return stated
 
 
-def _check_rows(table: GivenTable) -> None:
+def _check_rows(table: ForeignTable) -> None:
     """One verdict for each sample and condition, and one label for each sample."""
     twice = table.ask(
         "SELECT max(place), any_value(sample) FROM numbered GROUP BY condition, sample "
@@ -261,7 +261,7 @@ def _check_rows(table: GivenTable) -> None:
         raise table.bad("a sample has two labels", int(several[0][0]))
 
 
-def _from_scores(table: GivenTable, words: Sequence[str], label: Whole) -> tuple[Whole, Any]:
+def _from_scores(table: ForeignTable, words: Sequence[str], label: Whole) -> tuple[Whole, Any]:
     """The class of the highest score, and by how much the true class leads or lags."""
     names = ", ".join(quoted_name(SCORE + word) for word in words)
     best, gaps = np.empty_like(label), np.empty(len(label), np.float32)
@@ -283,7 +283,7 @@ def _from_scores(table: GivenTable, words: Sequence[str], label: Whole) -> tuple
     return best, gaps
 
 
-def _groups(table: GivenTable, name: str) -> list[tuple[int, list[str]]]:
+def _groups(table: ForeignTable, name: str) -> list[tuple[int, list[str]]]:
     """An attribute of each sample; `fog|night` is two groups."""
     rows = table.ask(
         f"SELECT DISTINCT n.sample, coalesce(g.{quoted_name(name)}, '') FROM numbered n JOIN given "

@@ -14,11 +14,11 @@ from classwise.errors import ClasswiseError
 from classwise.judging.metrics import ClassReport
 from classwise.report.runs import ReportRun, load_runs
 from classwise.spelling import conditions_meant
+from classwise.studies.class_means import FoundRunWithMeans, means_in
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import weights_meant
-from classwise.studies.kept import Kept
-from classwise.studies.kept_means import FoundRunWithMeans, kept_means
 from classwise.studies.planned import PlannedRun
+from classwise.studies.runs_folder import RunsFolder
 from classwise.studies.scale import Scale, scale_of
 from classwise.studies.study import Study
 
@@ -27,7 +27,7 @@ from classwise.studies.study import Study
 class Reader:
     """Reads runs of a folder, each once, for as many studies as share it."""
 
-    kept: Kept
+    kept: RunsFolder
     _read: dict[Path, ReportRun | str] = field(default_factory=dict, repr=False)
 
     def found(self, study: Study, scale_name: str, runs: Sequence[PlannedRun]) -> Found:
@@ -45,7 +45,7 @@ class Reader:
         if isinstance(run, str):
             return FoundRun(planned.labels, None, run, scale.attacks)
         found = _asked(run, planned)
-        means = kept_means(run.folder) if run.folder is not None else ()
+        means = means_in(run.folder) if run.folder is not None else ()
         return FoundRunWithMeans(planned.labels, found, "", scale.attacks, means)
 
     def _record(self, planned: PlannedRun) -> ReportRun | str:

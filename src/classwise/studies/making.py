@@ -19,9 +19,9 @@ from classwise.studies.effects_page import effects_artefact, effects_page
 from classwise.studies.finding import Reader
 from classwise.studies.found import NOT_RUN, Found, FoundRun
 from classwise.studies.grid import Job
-from classwise.studies.kept import Kept, is_done, job_of, together
 from classwise.studies.planned import PlannedRun, plan
 from classwise.studies.records import has_record, keep_record
+from classwise.studies.runs_folder import RunsFolder, is_done, job_of, together
 from classwise.studies.scale import scale_of
 from classwise.studies.study import Study, load_study, study_names
 
@@ -93,7 +93,7 @@ def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> No
     make_artefacts(Found(study, scale, holes))
 
 
-def work_of(studies: Sequence[PlannedStudy], kept: Kept, imports: Sequence[str] = ()) -> Work:
+def work_of(studies: Sequence[PlannedStudy], kept: RunsFolder, imports: Sequence[str] = ()) -> Work:
     """The jobs that are left, one for each run however many studies share it.
 
     Seeds of one run stand far apart, so that after a cut every row has some; runs on features come
@@ -139,13 +139,13 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
     return folder / "index.md", found
 
 
-def is_there(planned: PlannedStudy, kept: Kept) -> bool:
+def is_there(planned: PlannedStudy, kept: RunsFolder) -> bool:
     """Whether some run of a study is there, or it needs none: else its page would be all holes."""
     runs = [run for run in planned.runs if not run.lacking]
     return not planned.runs or any(kept.covering(run) is not None for run in runs)
 
 
-def write_index(studies: Sequence[PlannedStudy], kept: Kept, pages: Path) -> Path:
+def write_index(studies: Sequence[PlannedStudy], kept: RunsFolder, pages: Path) -> Path:
     """Write `PAGES/index.md`: every study, how much of it is there, and where its page is."""
     lines = [f"# Studies at scale {studies[0].scale}", ""]
     if (pages / EFFECTS / "index.md").exists():
@@ -166,7 +166,7 @@ def write_index(studies: Sequence[PlannedStudy], kept: Kept, pages: Path) -> Pat
     return pages / "index.md"
 
 
-def _is_whole(run: PlannedRun, kept: Kept) -> bool:
+def _is_whole(run: PlannedRun, kept: RunsFolder) -> bool:
     there = kept.covering(run)
     return there is not None and there.finished == there.epochs
 
@@ -187,19 +187,19 @@ def write_effects(studies: Sequence[PlannedStudy], reader: Reader, pages: Path) 
 
 def keep_outcome(run: Path, key: str, why: str, folder: Path) -> None:
     """Write the record of a run as soon as it is done, or why it failed: a kill loses neither."""
-    Kept(folder, {}).note_failure(key, why)
+    RunsFolder(folder, {}).note_failure(key, why)
     if not why:
         keep_record(run, folder)
 
 
 def keep_records(
-    studies: Sequence[PlannedStudy], kept: Kept, folder: Path, *, new: bool = False
+    studies: Sequence[PlannedStudy], kept: RunsFolder, folder: Path, *, new: bool = False
 ) -> list[Path]:
     """Write the records of all finished runs of some studies, each once; failures go along.
 
     `new` writes those alone that have no record yet.
     """
-    paths, records = dict[Path, None](), Kept(folder, {})
+    paths, records = dict[Path, None](), RunsFolder(folder, {})
     for planned in studies:
         for run in planned.runs:
             there = None if run.lacking else kept.covering(run)

@@ -22,7 +22,7 @@ from classwise.attacks.ball import parse_norm
 from classwise.attacks.names import parse_condition
 from classwise.attacks.threat import Threat
 from classwise.data.dataset import DataSource
-from classwise.data.given import GIVEN
+from classwise.data.from_python import GIVEN
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.limits import LARGEST_NUMBER
 from classwise.models.preparation import Normalisation

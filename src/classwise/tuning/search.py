@@ -30,7 +30,7 @@ from classwise.tuning.judged import Judge
 from classwise.tuning.ranges import Varied
 from classwise.tuning.start import Start, check_attacks
 from classwise.tuning.trial import Job, Outcome, data_without_test, run_trial
-from classwise.tuning.trials import Told, Trials
+from classwise.tuning.trials import Trial, Trials
 
 CARD = "tune.json"
 RUNS = "runs"
@@ -88,13 +88,13 @@ class Tuned:
 
     search: Search
     judge: Judge
-    trials: tuple[Told, ...]
+    trials: tuple[Trial, ...]
     class_names: tuple[str, ...]
     valid_sizes: tuple[int, ...]  # validation images of each class
     folder: Path
 
     @property
-    def complete(self) -> list[Told]:
+    def complete(self) -> list[Trial]:
         """Trials with both objectives."""
         return [one for one in self.trials if one.pair is not None]
 
@@ -123,7 +123,7 @@ def tune(
         threads = 1 if budget.workers > 1 else None
         (out / RUNS).mkdir(exist_ok=True)
 
-        def job(told: Told) -> Job:
+        def job(told: Trial) -> Job:
             where = out / RUNS
             return Job(told.number, search.start, told.values, judge, where, search.prune,
                        device, threads)  # fmt: skip
@@ -141,7 +141,7 @@ class _Going:
         self.trials, self.budget, self.course, self.lock = trials, budget, course, lock
         self.began = time.monotonic()
 
-    def go(self, job_of: Callable[[Told], Job]) -> None:
+    def go(self, job_of: Callable[[Trial], Job]) -> None:
         """Run what was broken off, then new trials."""
         again = self.trials.unfinished()
         ended = len(self.trials.all) - len(again)
@@ -157,7 +157,7 @@ class _Going:
                 for one in done:
                     self._take(one.result())
 
-    def _next(self, again: list[Told]) -> Told | None:
+    def _next(self, again: list[Trial]) -> Trial | None:
         if again:
             return again.pop(0)
         minutes = self.budget.minutes
@@ -269,6 +269,6 @@ def _claim(out: Path, search: Search, base: str) -> None:
         )
 
 
-def counted(trials: Sequence[Told], state: str) -> int:
+def counted(trials: Sequence[Trial], state: str) -> int:
     """How many trials are in that state."""
     return sum(one.state == state for one in trials)

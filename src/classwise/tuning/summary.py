@@ -8,7 +8,7 @@ from typing import Any
 from classwise.statistics.intervals import wilson
 from classwise.tuning.judged import LIVE, compromise, front, worst_words
 from classwise.tuning.search import Tuned, counted
-from classwise.tuning.trials import Told
+from classwise.tuning.trials import Trial
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Summary:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]  # of the front, the best average first
     words: tuple[str, ...]
-    front: tuple[Told, ...]
-    best: Told | None
+    front: tuple[Trial, ...]
+    best: Trial | None
     best_words: str
     command: str  # trains the best compromise
 
@@ -43,7 +43,7 @@ class Summary:
         )
 
 
-def _row(one: Told, names: list[str]) -> tuple[str, ...]:
+def _row(one: Trial, names: list[str]) -> tuple[str, ...]:
     assert one.pair is not None
     values = [_spelt(one.values.get(name)) for name in names]
     rates = (f"{100 * one.pair.average:.1f}", f"{100 * one.pair.worst:.1f}")
@@ -99,7 +99,7 @@ def _warning(tuned: Tuned, worst: str) -> str:
     return ""
 
 
-def _best_words(best: Told | None, worst: str) -> str:
+def _best_words(best: Trial | None, worst: str) -> str:
     if best is None or best.pair is None:
         return "No trial has finished, so there is no best one."
     return (

@@ -34,7 +34,7 @@ def load_optuna() -> Any:
 
 
 @dataclass(frozen=True)
-class Told:
+class Trial:
     """A trial as it is kept."""
 
     number: int
@@ -78,7 +78,7 @@ class Trials:
         if not self._counted():
             self._study.enqueue_trial(dict(values))
 
-    def ask(self) -> Told:
+    def ask(self) -> Trial:
         """Values of one more trial; it counts as begun."""
         states = self._optuna.trial.TrialState
         number = sum(one.state != states.WAITING for one in self._counted())
@@ -87,7 +87,7 @@ class Trials:
             {name: self._distribution(one) for name, one in self.search.items()}
         )
         self._asked[trial.number] = trial
-        return Told(trial.number, self._tidy(trial.params), "begun", None, {})
+        return Trial(trial.number, self._tidy(trial.params), "begun", None, {})
 
     def tell(self, outcome: Outcome) -> None:
         """Keep what became of a trial."""
@@ -109,7 +109,7 @@ class Trials:
         return self._asked[number]
 
     @property
-    def all(self) -> list[Told]:
+    def all(self) -> list[Trial]:
         """Every trial that has begun, in order."""
         states = {"COMPLETE": "complete", "PRUNED": "stopped", "FAIL": "failed", "RUNNING": "begun"}
         found = []
@@ -117,10 +117,10 @@ class Trials:
             if one.state.name in states:
                 pair = Pair(*one.values) if one.state.name == "COMPLETE" else None
                 values, about = self._tidy(one.params), one.user_attrs
-                found.append(Told(one.number, values, states[one.state.name], pair, about))
+                found.append(Trial(one.number, values, states[one.state.name], pair, about))
         return found
 
-    def unfinished(self) -> list[Told]:
+    def unfinished(self) -> list[Trial]:
         """Trials that somebody began and did not end."""
         return [one for one in self.all if one.state == "begun"]
 

@@ -15,9 +15,9 @@ from classwise.record.means import ClassMeans
 from classwise.statistics.intervals import Rates
 from classwise.studies.artefact import Artefact, ArtefactOptions, Cell, Figure, Series
 from classwise.studies.cells import Setting, cell_over, condition_words, notes_of, settings_of
+from classwise.studies.class_means import FoundRunWithMeans
 from classwise.studies.epochs import gaps
 from classwise.studies.found import Found, FoundRun, Hole
-from classwise.studies.kept_means import FoundRunWithMeans
 from classwise.studies.readings import ConditionName, Read
 
 NOT_MADE = "no mean logits on record; make them with classwise similarity RUN"

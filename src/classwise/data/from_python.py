@@ -20,7 +20,7 @@ from classwise.errors import ClasswiseError
 GIVEN = "given data"  # what a run says of them
 
 
-def given_source(data: Any, class_names: Sequence[str] | None = None) -> DataSource:
+def source_from_python(data: Any, class_names: Sequence[str] | None = None) -> DataSource:
     """A data source of what was given; of data without a test part a third is held out."""
     if isinstance(data, DataSource):
         return data

@@ -17,7 +17,7 @@ class FoundRunWithMeans(FoundRun):
     means: tuple[ClassMeans, ...] = ()
 
 
-def kept_means(folder: Path) -> tuple[ClassMeans, ...]:
+def means_in(folder: Path) -> tuple[ClassMeans, ...]:
     """All of a folder; a damaged file is as good as none, and what needs it is a hole."""
     found = []
     for path in sorted((folder / "similarity").glob("*.safetensors")):

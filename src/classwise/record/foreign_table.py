@@ -40,7 +40,7 @@ def quoted_name(name: str) -> str:
 
 
 @dataclass
-class GivenTable:
+class ForeignTable:
     """The file inside of the engine, as words; checked before it is believed."""
 
     base: duckdb.DuckDBPyConnection

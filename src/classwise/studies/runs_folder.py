@@ -56,7 +56,7 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class KeptRun:
+class RunInFolder:
     """A run that is there, whole or not."""
 
     path: Path
@@ -70,29 +70,29 @@ class KeptRun:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunsFolder:
     """The runs in a folder, by their keys, and what is said of those that failed."""
 
     folder: Path
-    runs: Mapping[str, tuple[KeptRun, ...]]
+    runs: Mapping[str, tuple[RunInFolder, ...]]
 
     @classmethod
-    def of(cls, folder: Path) -> Kept:
+    def of(cls, folder: Path) -> RunsFolder:
         """Look at every run.json of a folder; what cannot be read is no run of a study."""
-        found: dict[str, tuple[KeptRun, ...]] = {}
+        found: dict[str, tuple[RunInFolder, ...]] = {}
         for card in sorted(folder.glob("[!.]*/run.json")):  # .NAME.part is not whole yet
             try:
                 about = read_run_json(card.parent)
                 key = run_key(about["recipe"], about["config"], about.get("sources"))
                 config = about["config"]
                 looks = Looks.of(config.get("watch") or "", config.get("watch_every"))
-                run = KeptRun(card.parent, looks, int(config["epochs"]))
+                run = RunInFolder(card.parent, looks, int(config["epochs"]))
             except (ClasswiseError, LookupError, TypeError, ValueError):
                 continue
             found[key] = (*found.get(key, ()), run)
         return cls(folder, found)
 
-    def covering(self, planned: PlannedRun) -> KeptRun | None:
+    def covering(self, planned: PlannedRun) -> RunInFolder | None:
         """The run that was asked for and took its looks; the one that is farthest, of several."""
         wanted = looks_of(planned.config)
         fitting = [run for run in self.runs.get(planned.key, ()) if run.looks.cover(wanted)]
@@ -157,7 +157,7 @@ def _both(one: PlannedRun, other: PlannedRun) -> PlannedRun:
     return replace(one, config=config, audits=audits)
 
 
-def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Job:
+def job_of(planned: PlannedRun, kept: RunsFolder, imports: tuple[str, ...] = ()) -> Job:
     """What a process needs to make a run; audits of the same images are made in one go."""
     alike: dict[tuple[tuple[str, ...], int, str], list[Audit]] = {}
     for audit in planned.audits:
@@ -178,7 +178,7 @@ def job_of(planned: PlannedRun, kept: Kept, imports: tuple[str, ...] = ()) -> Jo
     return Job(text, planned.config, audits, kept.place(planned), used, maker, planned.features)
 
 
-def is_done(planned: PlannedRun, kept: Kept) -> bool:
+def is_done(planned: PlannedRun, kept: RunsFolder) -> bool:
     """Whether a run is trained and all of its audits are in its ledger, by what is on disk."""
     there = kept.covering(planned)
     if there is None or there.finished < there.epochs:
