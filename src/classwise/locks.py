@@ -234,6 +234,15 @@ def short_lock(folder: Path, doing: str) -> FolderLock:
     return FolderLock(folder, doing, name=".audits.lock", wait=True)
 
 
+def forget_the_dead(folder: Path) -> None:
+    """Remove what a killed process left of a short lock; an audit may have nothing to write."""
+    lock = short_lock(folder, "looking")
+    holder = Holder.read(lock.path)
+    if holder is not None and holder.gone:
+        with contextlib.suppress(OSError):  # where nothing may be written, it does no harm
+            lock._take_away(holder)
+
+
 def _say(words: str) -> None:
     Terminal(stderr=True).print(words, soft_wrap=True, highlight=False, markup=False)
 

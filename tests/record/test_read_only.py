@@ -1,5 +1,8 @@
 """A finished audit in a folder that may not be written is read: nothing new, nothing written."""
 
+import json
+from dataclasses import asdict, replace
+
 import torch
 from damages import judge, numbers
 
@@ -7,7 +10,7 @@ from classwise.doors.audit import audit
 from classwise.doors.targets import audit_target
 from classwise.doors.wish import Wish
 from classwise.laws.made_up import few_digits
-from classwise.locks import FolderLock
+from classwise.locks import FolderLock, Holder, forget_the_dead
 from classwise.record.remarks import write_remarks
 
 
@@ -82,3 +85,21 @@ def test_what_differs_is_written(tmp_path):
         write_remarks(tmp_path, "m", seen={"d": seen}, **words)
         text = (tmp_path / "remarks.json").read_text()
         assert [one for one in ("odd: a", "odd: b") if one in text] == seen
+
+
+def test_what_a_killed_audit_left_of_its_lock_is_swept_up_and_nothing_else(tmp_path):
+    path = tmp_path / ".audits.lock"
+    for facts, left in (({"born": "1"}, False), ({}, True), ({"machine": "far"}, True)):
+        holder = replace(Holder.here("testing"), token="other", **facts)
+        path.write_text(json.dumps(asdict(holder)))
+        forget_the_dead(tmp_path)
+        assert path.exists() is left
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_audit_that_has_nothing_to_write_sweeps_it_up(tmp_path):
+    judge(tmp_path / "kept")
+    left = tmp_path / "kept" / ".audits.lock"
+    left.write_text(json.dumps(asdict(replace(Holder.here("testing"), born="1"))))
+    judge(tmp_path / "kept")
+    assert not left.exists()

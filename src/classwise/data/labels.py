@@ -44,8 +44,9 @@ def check_numbering(
         return  # told elsewhere
     if len(numbers) == 1:
         raise ClasswiseError(
-            f"{where}: all {len(labels)} images are of one class, number {numbers[0]}; nothing can "
-            f"be said class by class: give images of several classes, {named}"
+            f"{where}: labels say that all {len(labels)} images are of one class, number "
+            f"{numbers[0]}; "
+            f"nothing can be said class by class: give images of several classes, {named}"
         )
     if numbers == list(range(1, len(numbers) + 1)):
         raise ClasswiseError(

@@ -13,7 +13,7 @@ from classwise.attacks.condition import Condition
 from classwise.data.view import View, Whole
 from classwise.errors import ClasswiseError
 from classwise.files import set_aside
-from classwise.locks import short_lock
+from classwise.locks import forget_the_dead, short_lock
 from classwise.models.subject import Subject
 from classwise.record.card import audit_facts
 from classwise.record.ledger import Ledger
@@ -45,6 +45,7 @@ class Record:
 
     def mend(self) -> str:
         """Set damaged shards aside, so that their samples are judged again; say so, if any."""
+        forget_the_dead(self.folder)
         if not damaged_files(self.ledger.folder):
             return ""
         with short_lock(self.folder, "setting damage aside"):
