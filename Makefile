@@ -11,8 +11,8 @@ help: ## Show this list
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	# torchattacks asks for a torchvision that it does not need; the others would fetch a torch of their own, and
-	# are imported beside a processor-only one by tests/zoo_libraries.py alone
+	@# torchattacks asks for a torchvision that it does not need; the others would fetch a torch of their own, and
+	@# are imported beside a processor-only one by tests/zoo_libraries.py alone
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchattacks torchvision timm
 	touch .venv/installed
 

@@ -80,8 +80,8 @@ def gate(
 ) -> None:
     """Hold an audited model against a contract.
 
-    The exit code is 0 where every rule holds, 1 where one is broken, 3 where none is broken but
-    one cannot be decided, such as on an audit that stopped early.
+    The exit code is 0 where no rule is broken, 1 where one is, 3 where none is but one cannot be
+    decided: on an audit that stopped early or, with --strict, for want of images.
 
     Example: classwise gate contract.toml runs/mine --baseline runs/main --junit gate.xml
     """

@@ -42,7 +42,7 @@ def quickstart(
 ) -> None:
     """Train five recipes on handwritten digits, audit them, and write one report.
 
-    Takes two to three minutes on two cores and needs no network.
+    Takes about three minutes on two cores and needs no network.
 
     Example: classwise quickstart
     """
