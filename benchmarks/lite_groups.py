@@ -32,6 +32,7 @@ from classwise.statistics.redrawn import interval_of
 NETWORKS = ("lite0", "lite1", "lite2")
 LEVEL, DRAWS = 0.95, 2000
 MIDDLE = 3  # the severity that all three networks were asked about
+PHOTOGRAPHS = 200  # that each severity was asked about, at the least
 
 
 def cell(rate: float, size: int) -> str:
@@ -48,12 +49,12 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def complete(audit: AuditedSamples, name: str) -> bool:
-    """Whether all severities were asked about as many photographs as the clean ones."""
+    """Whether all severities were asked about; one of them may have been asked about more."""
     counts = [
         len(audit.conditions[key].sample) if key in audit.conditions else 0
         for key in (f"corruption:{name}-{level}" for level in SEVERITIES)
     ]
-    return min(counts) >= len(audit.conditions["clean"].sample)
+    return min(counts) >= PHOTOGRAPHS
 
 
 def all_severities(audit: AuditedSamples, attacked: AuditedSamples) -> None:
