@@ -30,12 +30,17 @@ class TestShards:
             count = noticed(path, read, lambda one, other: one == other, damages)
             assert count >= len(damages) - 1
 
-    @pytest.mark.parametrize("how", ["flip", "tail", "html"])
+    @pytest.mark.parametrize("how", ["flip", "tail", "html", "notes"])
     def test_it_is_set_aside_and_its_samples_are_judged_again(self, audited, how, capfd):
         before = numbers(judge(audited))
         path = next((audited / "predictions").glob("*fgsm*.parquet"))
         good = path.read_bytes()
-        bad = {"flip": next(flipped(good, 3, 1)), "tail": good[:-50], "html": b"<html>"}[how]
+        bad = {
+            "flip": next(flipped(good, 3, 1)),
+            "tail": good[:-50],
+            "html": b"<html>",
+            "notes": good.replace(shard_files._MARK, b"nothing=").replace(b"recipe", b"\xffecipe"),
+        }[how]
         path.write_bytes(bad)
         with refused(path.name, "audit"):
             read_ledger(audited)

@@ -8,6 +8,7 @@ from damages import cut_tails, flipped
 from hostile import refusal
 from refusals import refused
 
+from classwise.models.code_files import code_in
 from classwise.record.state_dict import read_state_dict
 
 
@@ -24,6 +25,15 @@ def test_a_list_of_contents_that_cannot_be_read(path):
         path.write_bytes(good[:place] + bad + good[place + 4 :])
         with refused("x.pth is damaged", "list of contents"):
             read_state_dict(path)
+
+
+def test_an_archive_that_says_it_goes_on_on_another_disk(path):
+    good = path.read_bytes()
+    disks = good.index(b"PK\x06\x07") + 16
+    path.write_bytes(good[:disks] + b"\x09" + good[disks + 1 :])
+    with refused("x.pth is damaged", "multiple disks"):
+        read_state_dict(path)
+    assert code_in(path) is None
 
 
 def test_random_damage_is_no_traceback(path):

@@ -18,9 +18,9 @@ SCRIPT, EXPORT = "TorchScript", "torch.export"
 
 def code_in(path: Path) -> str | None:
     """Whether a file holds TorchScript or an exported program; nothing is run to see it."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return None
     try:
+        if not path.is_file() or not zipfile.is_zipfile(path):
+            return None
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except Exception:  # an archive that claims to be one may break in any way

@@ -123,8 +123,9 @@ def damaged_files(folder: Path) -> list[Path]:
 
 def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
     try:
-        notes_of(base, [path], "classwise_ledger")
-    except duckdb.Error:
+        for key in ("classwise_ledger", "about"):
+            notes_of(base, [path], key)
+    except (duckdb.Error, Damaged):
         return not path.exists()
     return True
 
@@ -212,13 +213,22 @@ def notes_of(base: duckdb.DuckDBPyConnection, files: Iterable[Path], key: str) -
     names = [str(path) for path in files]
     if not names:
         return {}
-    return dict(
-        base.execute(
-            "SELECT file_name, decode(value) FROM parquet_kv_metadata(?) "
-            "WHERE decode(key) = ? ORDER BY file_name",
-            [names, key],
-        ).fetchall()
-    )
+    rows = base.execute(
+        "SELECT file_name, value FROM parquet_kv_metadata(?) WHERE key = encode(?) "
+        "ORDER BY file_name",
+        [names, key],
+    ).fetchall()
+    return {file: _text(value, file) for file, value in rows}
+
+
+def _text(value: bytes, file: str) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Damaged(
+            f"{file} is damaged: its notes are no text; repeat the audit, which sets it aside and "
+            "judges its samples again"
+        ) from None
 
 
 def digest(content: bytes, size: int = 8) -> str:

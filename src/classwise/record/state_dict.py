@@ -73,9 +73,9 @@ def _unpickled(path: Path) -> Any:
 
 def _refuse_packed(path: Path) -> None:
     """Refuse an archive that would unpack to more than it is: torch never compresses its own."""
-    if not zipfile.is_zipfile(path):
-        return
     try:
+        if not zipfile.is_zipfile(path):  # which reads the end of the file, and breaks on some
+            return
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except Exception as reason:  # an archive that claims to be one may break in any way
