@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.cli.listed_studies import list_studies
 from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.errors import ClasswiseError
 
@@ -124,7 +125,7 @@ def study(
         "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
-        return _list_studies()
+        return list_studies()
     if any(name in DIGITS for name in names):
         _refuse({"another study": len(names) > 1, **of_files}, names[0])
         many_seeds = 5 if seeds is None else seeds
@@ -170,7 +171,7 @@ def study(
         kept = RunsFolder.of(home)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
-            out.print(f"RunsFolder records of {len(written)} runs in {records}", soft_wrap=True)
+            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
     _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
@@ -265,27 +266,6 @@ def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> Non
             f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
             "--scale, fewer --seeds, or some runs with --only"
         )
-
-
-def _list_studies() -> None:
-    from classwise.progress import spell_seconds
-    from classwise.studies.planned import count_runs
-    from classwise.studies.scale import scale_named
-    from classwise.studies.study import SCALES, load_study, study_names
-
-    out.print("Runs of each study, and what they take on two cores, roughly", soft_wrap=True)
-    for name in study_names():
-        one = load_study(name)
-        where = ", ".join(word for word in (one.paper, one.source) if word)
-        costs = []
-        for scale in SCALES:
-            many = count_runs(one, scale)
-            costs.append(f"{scale} {many}, {spell_seconds(many * scale_named(scale).seconds)}")
-        words = f"\n{name} ({where})\n  {one.shows or one.title}\n  {'; '.join(costs)}"
-        out.print(words, soft_wrap=True, highlight=False, markup=False)
-    for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
-        words = f"\n{name}\n  embedded digits, {shows}"
-        out.print(words, soft_wrap=True, highlight=False)
 
 
 def _refuse(idle: Mapping[str, object], beside: str) -> None:

@@ -220,8 +220,9 @@ def _head(found: Found, study: Study) -> list[str]:
     if study.shows:
         lines += [f"Shows: {markdown_text(study.shows)}."]
     words = f": {markdown_text(found.scale_words)}" if found.scale_words else ""
+    scale = f"Scale {found.scale}{words}" if found.runs else "Without runs, the same at every scale"
     again = f"`classwise study {study.name} --scale {found.scale}`"
-    return [*lines, f"Scale {found.scale}{words}. Made by {again}.", ""]
+    return [*lines, f"{scale}. Made by {again}.", ""]
 
 
 def _provenance(found: Found) -> list[str]:
