@@ -26,6 +26,8 @@ def recipe(
 ) -> None:
     """Explain a recipe: every slot, its value, and the method that filled it.
 
+    A slot is a part of the training step that one method may decide, such as its loss.
+
     Example: classwise recipe "trades(beta=6)+ccm+ema"
     """
     from classwise.recipe_text import load_recipe

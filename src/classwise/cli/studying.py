@@ -35,18 +35,24 @@ def study(
         ),
     ],
     scale: Annotated[
-        str | None, typer.Option(help="smoke, minutes, hours or paper. (default: minutes)")
+        str | None,
+        typer.Option(
+            help="How much a run takes: smoke (seconds, on made-up images), minutes, hours or "
+            "paper (as published). (default: minutes)"
+        ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds per setting. (default: the study's, 5 for digits)")
+        int | None,
+        typer.Option(
+            help="Runs of each setting, one per seed. (default: the study's, 5 for digits)"
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Run those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' (all its "
-            "parts fit); may be repeated, and any will do. "
-            "(default: all)",
+            help="Run only those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' "
+            "(all its parts fit); may be repeated, and any will do. (default: all)",
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
@@ -75,12 +81,12 @@ def study(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(help="Keep small records of the runs there, too. (default: none)"),
+        typer.Option(help="Keep records there, too: runs without weights. (default: none)"),
     ] = None,
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Make pages from stored records; nothing is trained. (default: none)"
+            "--from", help="Make pages from such records; nothing is trained. (default: none)"
         ),
     ] = None,
     dry_run: Annotated[
