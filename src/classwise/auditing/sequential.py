@@ -76,11 +76,11 @@ class PartialAudit:
     def _work(self) -> str:
         """What was done now; work is saved only where some was done, and none before."""
         seen, total = int(self.standing.seen.sum()), int(self.standing.sizes.sum())
-        if self.known == seen:
-            return ", all of them known from before: nothing was judged anew"
-        if self.known:
+        if not self.known:
+            return f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
+        if self.known < seen:
             return f", {self.known} of them known from before and {seen - self.known} anew"
-        return f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
+        return ", all of them known from before: nothing was judged anew"
 
     @property
     def words(self) -> str:
