@@ -33,7 +33,7 @@ QUICK := tests/laws tests/test_shape.py tests/test_layering.py tests/test_recipe
 	training/test_schedule.py judging/test_groups.py report/test_tables.py doors/test_audit_refusals.py \
 	doors/test_attack_objects.py)
 
-test-quick: .venv/installed ## Run the laws and one case each, in under 90 seconds on two cores
+test-quick: .venv/installed ## Run the most telling tests, in under 90 seconds on two cores
 	$(BIN)/python -m pytest -n auto --one-case $(QUICK)
 
 test-docs: .venv/installed ## Run every code block of README and docs, at a smoke setting (PAGES=README.md: that page)

@@ -53,6 +53,52 @@ def test_what_comes_between_two_pieces_counts_in_the_time_left():
     assert caught.get().rstrip().endswith("23 s left")
 
 
+def told(course, console):
+    """The line of now, without the words of the task."""
+    course.line()
+    return console.file.getvalue().splitlines()[-1].partition("(")[2]
+
+
+@pytest.mark.parametrize("kind", ["training", "audit"])
+def test_the_first_step_is_left_out_of_the_time_left(kind):
+    if kind == "training":
+        progress = TrainProgress("at", 5, 0, 2, quiet=False)
+        course, step = progress.course, progress.batch
+    else:
+        bar = Bar(quiet=False)
+        course, step = bar._course, lambda: bar.advance(1)
+    course.console, course.clock = to_a_file(), Clock()
+    course.begin("words", 10)
+    course.clock.now = 50  # it loads and warms up
+    step()
+    assert told(course, course.console) == "1 of 10)"
+    for course.clock.now in (52, 54):
+        step()
+    assert told(course, course.console) == "3 of 10, 14 s left)"
+
+
+def test_a_step_larger_than_all_before_tells_more_than_they():
+    clock, console = Clock(), to_a_file()
+    course = Course(quiet=False, console=console, warms_up=True, clock=clock)
+    course.begin("audit", 602, done=60)
+    for images in (2, 8, 32):  # the first ones take as long as many
+        clock.now += 10
+        course.advance(images)
+    assert told(course, console) == "102 of 602, 3 min left)"  # 500 at 3.2 a second
+    clock.now += 10
+    course.advance(32)
+    assert told(course, console) == "134 of 602, 2 min left)"
+
+
+def test_what_was_judged_before_is_no_work_of_now():
+    bar, clock, console = Bar(quiet=False), Clock(), to_a_file()
+    bar._course.console, bar._course.clock = console, clock
+    bar.begin("pgd-20", 600, 500)
+    for clock.now in (10, 20):
+        bar.advance(10)
+    assert told(bar._course, console) == "520 of 600, 80 s left)"
+
+
 def test_a_file_gets_a_line_a_minute():
     clock, console = Clock(), to_a_file()
     with Course(quiet=False, console=console, clock=clock) as course:

@@ -38,7 +38,8 @@ def methods() -> Listing:
     ready = [kind for kind in kinds if _together(kind, among=kinds)]  # others need options
     rows = [_method_row(kind, ready) for kind in kinds]
     own = ("module:Class", "your own method; see CONTRIBUTING.md", "", "", "")
-    return ("method", "what it does", "fills", "not with", "paper"), [*rows, *broken, own]
+    headings = ("method", "what it does", "fills the slots", "cannot be combined with", "from")
+    return headings, [*rows, *broken, own]
 
 
 def _method_row(kind: type[Method], among: Sequence[type[Method]]) -> tuple[str, ...]:
@@ -47,10 +48,9 @@ def _method_row(kind: type[Method], among: Sequence[type[Method]]) -> tuple[str,
         return (kind.name, _first_line(kind), "", "", kind.paper)
     filled = [slot for slot, owner in recipe.owners.items() if owner == kind.name]
     slots = sorted({s if s.startswith("class") else s.split()[0] for s in filled})
-    others = [one for one in among if one is not kind and not (kind.base and one.base)]
+    others = [one for one in among if one is not kind]
     on = [kind] if kind.base else among
     apart = [one.name for one in others if _together(kind, one, among=on) is None]
-    apart = ["other bases", *apart] if kind.base else apart
     return (kind.name, _first_line(kind), ", ".join(slots), ", ".join(apart), kind.paper)
 
 
@@ -69,10 +69,11 @@ def models() -> Listing:
     from classwise.models import MODELS
 
     rows = [(name, _first_line(maker)) for name, maker in MODELS.items()]
+    zoo = "needs pip install 'classwise[zoo]'"
     others = [
-        ("timm:NAME", "a model of timm (extra zoo)"),
-        ("torchvision:NAME", "a classifier of torchvision (extra zoo)"),
-        ("hf:ORG/NAME", "of the Hugging Face hub, or the folder of a snapshot (extra zoo)"),
+        ("timm:NAME", f"a model of timm; {zoo}"),
+        ("torchvision:NAME", f"a classifier of torchvision; {zoo}"),
+        ("hf:ORG/NAME", f"of the Hugging Face hub, or the folder of a snapshot; {zoo}"),
         ("module:callable", "your own torch model"),
     ]
     return ("model", "what it is"), [*rows, *others]

@@ -18,7 +18,10 @@ EVERY = 60.0  # seconds between two lines where there is no terminal
 
 
 class Course:
-    """A live line on a terminal, cut to its width; a plain line a minute elsewhere; or nothing."""
+    """A live line on a terminal, cut to its width; a plain line a minute elsewhere; or nothing.
+
+    Where the first step `warms_up`, it takes longer than others, and tells nothing of them.
+    """
 
     def __init__(
         self,
@@ -26,10 +29,11 @@ class Course:
         quiet: bool,
         console: Console | None = None,
         transient: bool = False,
+        warms_up: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console = console or Terminal(stderr=True)
-        self.quiet, self.clock = quiet, clock
+        self.quiet, self.clock, self.warms_up = quiet, clock, warms_up
         self.live = self.console.is_terminal and not quiet
         # Words give way to the bar and the time left, which have the last columns for themselves.
         words = Column(ratio=1, no_wrap=True, overflow="ellipsis")
@@ -44,8 +48,9 @@ class Course:
         )
         self._task: TaskID | None = None
         self._words, self._total, self._done = "", 0, 0
-        self._began_with, self._began = 0, clock()
-        self._said = clock()
+        self._cold, self._said = warms_up, clock()
+        self._last = self._counted_since = clock()
+        self._counted_from = 0  # the time left is judged by what was done from there, since then
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -58,13 +63,19 @@ class Course:
 
     def begin(self, words: str, total: int, done: int = 0) -> None:
         """Begin a task of so many pieces, some of which may be done already."""
-        self._words, self._total, self._done, self._began_with = words, total, done, done
-        self._began = self.clock()
+        self._words, self._total, self._done, self._cold = words, total, done, self.warms_up
+        self._last = self.clock()
+        self._count_anew()
         self._task = self._bar.add_task(escape(words), total=total, completed=done, left="")
 
     def advance(self, by: int = 1) -> None:
         """So many more pieces are done."""
-        self._done += by
+        if by > self._done - self._counted_from:
+            self._count_anew()  # steps grow: this one tells more than all before it
+        self._done, self._last = self._done + by, self.clock()
+        if self._cold:
+            self._cold = False
+            self._count_anew()
         if self._task is not None:
             self._bar.update(self._task, advance=by, left=self._left())
         if self.due:
@@ -89,12 +100,16 @@ class Course:
             words = f"{self._words} ({self._done} of {self._total}{left})"
             self.console.print(words, highlight=False, soft_wrap=True, markup=False)
 
+    def _count_anew(self) -> None:
+        """Judge the time left by what comes after the last step alone."""
+        self._counted_from, self._counted_since = self._done, self._last
+
     def _left(self) -> str:
-        """By the mean of all pieces so far: what comes between two of them counts as well."""
-        new = self._done - self._began_with
+        """By the mean of all pieces counted: what comes between two of them counts as well."""
+        new = self._done - self._counted_from
         if new <= 0 or self._done >= self._total:
             return ""
-        seconds = (self.clock() - self._began) / new * (self._total - self._done)
+        seconds = (self.clock() - self._counted_since) / new * (self._total - self._done)
         return f"{spell_seconds(seconds)} left"
 
 

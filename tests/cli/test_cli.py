@@ -6,10 +6,13 @@ import sys
 import numpy as np
 import pytest
 import torch
+from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from classwise import cli
+from classwise.catalogue import CATALOGUE
 from classwise.cli import app
+from classwise.cli.app import out
 from classwise.errors import ClasswiseError
 from classwise.spelling import parse_call
 
@@ -93,6 +96,22 @@ def test_list_names_everything():
     for kind, name in [("methods", "trades"), ("models", "resnet9"), ("data", "digits")]:
         assert name in run("list", kind).output
     assert "pgd-K" in run("list", "attacks").output
+
+
+@pytest.mark.parametrize("kind", CATALOGUE)
+def test_lists_cut_no_word_at_80_columns(kind, monkeypatch):
+    monkeypatch.setattr(out, "_width", 80)
+    listed = run("list", kind).output
+    assert all(cell_len(line) <= 80 for line in listed.splitlines())
+    _, rows = CATALOGUE[kind]()
+    assert {word for row in rows for cell in row for word in cell.split()} <= set(listed.split())
+
+
+def test_a_base_is_listed_with_the_bases_it_cannot_stand_beside():
+    headings, rows = CATALOGUE["methods"]()
+    apart = {row[0]: row[headings.index("cannot be combined with")].split(", ") for row in rows}
+    assert {"clean", "trades", "mart", "absld"} <= set(apart["at"])
+    assert not {"at", "ema"} & set(apart["at"])
 
 
 def test_audit_of_a_function_of_ones_own(tmp_path, monkeypatch):

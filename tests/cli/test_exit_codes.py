@@ -93,8 +93,13 @@ class TestQuestions:
         first, second = run(*words), run(*words)
         assert (first.exit_code, second.exit_code) == (1, 1)
         assert "known from before" not in first.stdout
-        judged = re.search(r"(\d+) of \d+ images judged", first.stdout)[1]
-        assert f"images judged, {judged} of them known from before" in second.stdout
+        judged, whole = re.search(r"(\d+) of (\d+) images judged", first.stdout).groups()
+        assert f"Audited: {judged} of the {whole} test images of digits." in first.stdout
+        assert "images judged, all of them known from before" in second.stdout
+        assert "less work" not in second.stdout
+        more = run(*words[:-1], "worst>=0.4")  # nearer to the worst class, so it needs more
+        assert re.search(r"judged, \d+ of them known from before and \d+ anew;", more.stdout)
+        assert "less work" not in more.stdout
 
     def test_a_limit_of_time_that_was_enough_is_an_audit(self):
         result = run(*ASKED, "--quiet", "--minutes", "10", "--limit", "40")

@@ -146,6 +146,16 @@ def test_seeds_have_a_table_of_their_own(tmp_path):
     assert re.search(r"\d+\.\d ± \d+\.\d", text)
 
 
+def test_a_run_says_what_it_was_made_with(tmp_path):
+    folder = synthetic_run(tmp_path / "run", 3)
+    card = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(
+        json.dumps({**card, "versions": {"torch": "2.0"}, "threads": 2})
+    )
+    write_report(load_runs([folder]), tmp_path / "report.html")
+    assert "<td>torch 2.0, 2 threads</td>" in (tmp_path / "report.html").read_text()
+
+
 def test_runs_of_different_classes_are_refused(tmp_path):
     runs = load_runs([synthetic_run(tmp_path / "a", 3), synthetic_run(tmp_path / "b", 4)])
     with pytest.raises(ClasswiseError, match="b and a have different classes"):

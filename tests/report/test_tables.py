@@ -123,7 +123,19 @@ def test_a_terminal_of_80_columns_loses_no_number(tmp_path):
     report = run.audits[0].report["pgd-20"]
     for rate in (report.overall, report.worst, report.tail(0.1).mean, report.best, report.spread):
         assert f"{100 * rate:.1f}" in lines
-    assert "Too few samples for a worst-class claim" in " ".join(lines.split())
+    assert "too few samples for a worst-class claim" in " ".join(lines.split())
+
+
+def test_too_few_samples_are_said_of_a_row_that_is_named():
+    said = "there are too few samples for a worst-class claim: "
+    assert f"For at under pgd-20 {said}" in markdown_table([audited()])
+    clean = ClassReport([condition("clean", MATRIX)])
+    alone = AuditedWeights("r", "at", "last", "test", clean)
+    assert f"For at under clean {said}" in markdown_table([alone])
+    better = condition("fgsm", MATRIX + np.eye(3, dtype=int))
+    two = ClassReport([condition("pgd-20", MATRIX), better])
+    both = AuditedWeights("r", "at", "last", "test", two)
+    assert f"For at, fgsm, the best on average, {said}" in markdown_table([both])
 
 
 def test_conditions_on_other_numbers_of_samples_say_so():

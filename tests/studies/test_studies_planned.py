@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from classwise.cli import app
+from classwise.cli.app import out
 from classwise.studies.alternatives import OTHER_GATE
 from classwise.studies.papers.claims import claims
 from classwise.studies.planned import UNOBTAINABLE, plan
@@ -146,9 +147,10 @@ class TestSharedRuns:
 
 
 class TestList:
-    def test_every_table_and_figure_of_the_papers_is_named(self):
+    def test_every_table_and_figure_of_the_papers_is_named(self, monkeypatch):
         """The tables and figures that the five papers have, as `study list` says them."""
-        listed = CliRunner().invoke(app, ["study", "list"], env={"COLUMNS": "400"}).output
+        monkeypatch.setattr(out, "_width", 400)
+        listed = CliRunner().invoke(app, ["study", "list"]).output
         there: dict[tuple[str, str], set[int]] = {}
         for name in study_names():
             study = load_study(name)

@@ -7,9 +7,13 @@ import pytest
 from taken_over import take_over
 from tiny_studies import Here, study, write_study
 
+from classwise.cli.app import out
 from classwise.judging.audits import read_audits
 from classwise.record.card import read_run_json
-from classwise.studies.study import study_names
+from classwise.studies import making
+from classwise.studies.found import Found
+from classwise.studies.scale import scale_named
+from classwise.studies.study import load_study, study_names
 
 FAILING = '[[runs]]\nrecipe = "clean"\nrow = "none"\ndata = "npz:nowhere.npz"\n'
 
@@ -166,8 +170,23 @@ def plain(*words):
 
 
 def test_list_names_every_study_with_its_runs_and_costs(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(out, "_width", 80)
     result = plain("list")
     assert result.exit_code == 0, result.output
+    lines, words = result.output.splitlines(), set(result.output.split())
+    assert all(len(line) <= 80 for line in lines)
     for name in (*study_names(), "digits", "digits-defaults"):
-        assert name in result.output
+        assert name in words
+        shown = load_study(name).shows if name in study_names() else ""
+        assert set(shown.split()) <= words
+    said = " ".join(result.output.split())
+    assert "smoke: 3 runs, 3 s; minutes: none; hours: none; paper: 3 runs, 45.1 days" in said
+    assert "wei: Wei and others (2023)" in said
+    assert "each theorem holds no runs: all is computed when its page is written" in said  # wei-toy
+
+
+def test_a_page_without_runs_names_no_images_of_a_scale():
+    found = Found(load_study("wei-toy"), "smoke", (), scale_named("smoke").words)
+    text = " ".join(making._head(found, found.study))
+    assert "Without runs, the same at every scale. Made by" in text
+    assert "images" not in text

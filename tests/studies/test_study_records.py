@@ -32,6 +32,7 @@ class TestRecords:
         assert table(home / "pages" / "three") == table(home / "gone" / "three")
         page = (home / "pages" / "three" / "index.md").read_text()
         assert page == (home / "gone" / "three" / "index.md").read_text()
+        assert ", 1 thread |" in page  # made with
 
     def test_they_are_read_like_any_run_and_are_small(self, home):
         runs = sorted(path.parent for path in (home / "runs").glob("*/run.json"))

@@ -109,6 +109,17 @@ class TestResume:
         before = record(run)
         assert record(go("run", epochs=2, resume=True)) == before
 
+    def test_another_number_of_threads_is_told(self, go, stopped, monkeypatch, capsys):
+        with stopped():
+            go("broken", epochs=1)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+        run = go("broken", epochs=1, resume=True)  # and is no other run
+        assert run.about["threads"] == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "the number of threads was 1 and is now 7" in said
+        go("broken", epochs=1, resume=True)  # nothing is left to do
+        assert "threads" not in capsys.readouterr().err
+
     @pytest.mark.parametrize("damage", ["pickle", "other run"])
     def test_a_state_that_is_not_ours_is_refused_and_nothing_lost(self, go, damage):
         run = go("run", epochs=1)

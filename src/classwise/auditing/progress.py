@@ -21,7 +21,7 @@ class Bar:
 
     def __init__(self, quiet: bool = True, title: str = "audit") -> None:
         self.title, self._words = title, title
-        self._course = Course(quiet=quiet, transient=True)
+        self._course = Course(quiet=quiet, transient=True, warms_up=True)
 
     def __enter__(self) -> Bar:
         self._course.__enter__()
@@ -35,10 +35,10 @@ class Bar:
     ) -> None:
         self._course.__exit__(kind, reason, trace)
 
-    def begin(self, words: str, total: int) -> None:
-        """Begin a line of so many images."""
+    def begin(self, words: str, total: int, done: int = 0) -> None:
+        """Begin a line of so many images, some of which may be judged already."""
         self._words = f"{self.title}: {words}"
-        self._course.begin(self._words, total)
+        self._course.begin(self._words, total, done)
 
     def advance(self, images: int) -> None:
         """So many more are done."""

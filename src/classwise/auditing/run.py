@@ -28,8 +28,8 @@ _POOL = 2**27  # bytes of pixels from which a working batch is refilled where no
 class Listener(Protocol):
     """Somebody who wants to know how far an audit has come."""
 
-    def begin(self, words: str, total: int) -> None:
-        """A condition begins, with so many images."""
+    def begin(self, words: str, total: int, done: int = 0) -> None:
+        """A condition begins, with so many images, of which some may be judged already."""
 
     def advance(self, images: int) -> None:
         """So many more are done."""
@@ -41,7 +41,7 @@ class Listener(Protocol):
 class Nobody:
     """Listens to nothing."""
 
-    def begin(self, words: str, total: int) -> None:
+    def begin(self, words: str, total: int, done: int = 0) -> None:
         """A condition begins."""
 
     def advance(self, images: int) -> None:
@@ -118,7 +118,6 @@ def run_audit(
         record.open(plan.conditions)
     with plan.subject.asked():
         for condition in plan.conditions:
-            listener.begin(condition.name, len(plan.data))
             pace = paces.setdefault(condition.name, Pace())
             found.append(_complete(plan, condition, record, listener, pace))
             if record is not None and tidy:
@@ -137,7 +136,7 @@ def _complete(
         record.claim(condition, wanted)
     todo = np.flatnonzero(~shelf.has(wanted, pictured=plan.with_images))
     done = len(wanted) - len(todo)
-    listener.advance(done)
+    listener.begin(condition.name, len(wanted), done)
     judging = 0
     cut = _pools(plan, todo) if record is None else _pieces(plan, condition, todo, pace)
     for rows in cut:

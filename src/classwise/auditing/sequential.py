@@ -73,6 +73,16 @@ class PartialAudit:
         return confidence_sequence(hits, standing.seen, standing.sizes, standing.level)
 
     @property
+    def _work(self) -> str:
+        """What was done now; work is saved only where some was done, and none before."""
+        seen, total = int(self.standing.seen.sum()), int(self.standing.sizes.sum())
+        if not self.known:
+            return f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
+        if self.known < seen:
+            return f", {self.known} of them known from before and {seen - self.known} anew"
+        return ", all of them known from before: nothing was judged anew"
+
+    @property
     def words(self) -> str:
         """The answer, what it cost, and what was left out."""
         seen, total = int(self.standing.seen.sum()), int(self.standing.sizes.sum())
@@ -88,10 +98,7 @@ class PartialAudit:
                 if mask.any() and (word == "below the bar" or self.answer is None):
                     names = [self.class_names[k] for k in np.flatnonzero(mask)]
                     parts.append(f"{word}: {few_names(names, 10)}")
-        work = f"{seen} of {total} images judged"
-        work += f", {self.known} of them known from before" if self.known else ""
-        work += f", {self.saved:.1f} times less work than the full audit" if seen < total else ""
-        parts.append(work)
+        parts.append(f"{seen} of {total} images judged{self._work}")
         if self.unexamined:
             left = [f"{name} {count}" for name, count in self.unexamined.items()]
             why = {"time": "time was up", "settled": "not needed", "complete": ""}[self.stopped]

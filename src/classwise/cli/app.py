@@ -83,8 +83,8 @@ Group = Annotated[
     str,
     typer.Option(
         "--group",
-        help="No split divides such a group: a column of csv:PATH; for folder:PATH folder or "
-        "prefix. (default: none)",
+        help="Images of one group are never divided between training and test: the groups are a "
+        "column of csv:PATH; for folder:PATH say folder or prefix. (default: none)",
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
@@ -97,7 +97,8 @@ Architecture = Annotated[
     typer.Option("--model", help="Model, or your own module:callable. (default: cnn)"),
 ]
 Subset = Annotated[
-    int | None, typer.Option(help="Train on so many images, balanced. (default: all)")
+    int | None,
+    typer.Option(help="Train on so many images, as many of each class. (default: all)"),
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait while another process writes into the folder.")

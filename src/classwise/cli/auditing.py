@@ -44,8 +44,8 @@ def audit(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="A run folder, a weights file (or FILE@KEY), module:callable, timm:NAME, "
-            "torchvision:NAME, hf:FOLDER, or an .onnx file. "
+            help="A run folder, a weights file (FILE@KEY where it holds several models), "
+            "module:callable, timm:NAME, torchvision:NAME, hf:FOLDER, or an .onnx file. "
             "(default: none, with --from)"
         ),
     ] = None,
@@ -62,10 +62,13 @@ def audit(
     corrupted: options.Corrupted = None,
     eps: Annotated[
         str | None,
-        typer.Option(help="Radius of attacks that state none. (default: the run's, or 8/255)"),
+        typer.Option(
+            help="Attack radius, where pixels go from 0 to 1; attacks that state their own keep "
+            "it. (default: the run's, or 8/255)"
+        ),
     ] = None,
     norm: Annotated[
-        str | None, typer.Option(help="Linf or L2. (default: the run's, or Linf)")
+        str | None, typer.Option(help="Of the radius: Linf or L2. (default: the run's, or Linf)")
     ] = None,
     weights: Weights = "",
     normalise: Normalise = None,
@@ -79,7 +82,9 @@ def audit(
     split: Annotated[
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
-    limit: Annotated[int, typer.Option(help="So many images, balanced; 0 is all.", min=0)] = 0,
+    limit: Annotated[
+        int, typer.Option(help="So many images, as many of each class; 0 is all.", min=0)
+    ] = 0,
     minutes: Annotated[
         float | None,
         typer.Option(help="Audit as much as fits into so many minutes. (default: all)"),
@@ -89,7 +94,12 @@ def audit(
         typer.Option(help='Stop as soon as this is settled: "worst>=0.2". (default: none)'),
     ] = None,
     health: Annotated[
-        bool, typer.Option("--health", help="Probe for gradient masking and broken evaluation.")
+        bool,
+        typer.Option(
+            "--health",
+            help="Probe for gradients that lead attacks astray, and other signs that the numbers "
+            "are too good.",
+        ),
     ] = False,
     repeat: Annotated[
         int, typer.Option(help="Mean of so many passes, for a model that draws random numbers.")
@@ -98,7 +108,10 @@ def audit(
     real: options.Real = None,
     ledger: Annotated[
         Path | None,
-        typer.Option("--from", help="Recompute from stored predictions; no model. (default: none)"),
+        typer.Option(
+            "--from",
+            help="A folder that keeps audits: print them again; no model is asked. (default: none)",
+        ),
     ] = None,
     batch_size: Annotated[
         int,
@@ -114,11 +127,14 @@ def audit(
         ),
     ] = None,
     classes: Annotated[
-        str, typer.Option(help="all: list every class, also of more than 20.", metavar="all|worst")
+        str,
+        typer.Option(
+            help="Of more than 20 classes list the worst 10, or all.", metavar="all|worst"
+        ),
     ] = "worst",
     page: Annotated[
         Path | None,
-        typer.Option("--report", help="Write the report of the run here, too. (default: nowhere)"),
+        typer.Option("--report", help="Write a report, too: x.html, .md, …. (default: nowhere)"),
     ] = None,
     skip_bad: SkipBad = False,
     group: Group = "",

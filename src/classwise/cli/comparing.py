@@ -18,7 +18,7 @@ def diff(
     first: Annotated[Path, typer.Argument(help="An audited run.")],
     second: Annotated[Path, typer.Argument(help="Another one, audited in the same way.")],
     attacks: Annotated[
-        str, typer.Option(help="Conditions to compare. (default: all in common)")
+        str, typer.Option(help="Attacks to compare under, also clean. (default: all in common)")
     ] = "",
     weights: Annotated[
         str,
@@ -36,8 +36,9 @@ def diff(
 ) -> None:
     """Compare two audited models class by class, on the same images.
 
-    Paired McNemar tests with Holm's correction; overall with a bootstrap interval, the worst class
-    with one that holds whichever classes are worst.
+    Says which classes are better, worse or undecided: paired McNemar tests with Holm's correction;
+    overall with a bootstrap interval, the worst class with one that holds whichever classes are
+    worst.
 
     Example: classwise diff runs/before runs/after --attacks pgd-20
     """
@@ -66,7 +67,7 @@ def gate(
     contract: Annotated[Path, typer.Argument(help="A TOML file of rules.")],
     run: Annotated[Path, typer.Argument(help="An audited run.")],
     baseline: Annotated[
-        Path | None, typer.Option(help="The audited run that must not be undercut. (default: none)")
+        Path | None, typer.Option(help="The audited run to compare with. (default: none)")
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(help="Write JUnit XML here. (default: nowhere)")

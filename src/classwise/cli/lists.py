@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from classwise.cli.app import Imports, Quiet, Sets, app, data_app, divide_sets, kindly, out
 from classwise.errors import ClasswiseError, unknown
@@ -26,6 +26,8 @@ def recipe(
 ) -> None:
     """Explain a recipe: every slot, its value, and the method that filled it.
 
+    A slot is a part of the training step that one method may decide, such as its loss.
+
     Example: classwise recipe "trades(beta=6)+ccm+ema"
     """
     from classwise.recipe_text import load_recipe
@@ -36,7 +38,8 @@ def recipe(
             f"--set {next(iter(training))}: a recipe has methods' options only; write METHOD.OPTION"
         )
     chosen = load_recipe(text, methods, imports or ())
-    table = Table("slot", "value", "owner", title=chosen.name, title_justify="left")
+    heads = [Column(head, overflow="fold") for head in ("slot", "value", "owner")]
+    table = Table(*heads, title=chosen.name, title_justify="left")
     for row in chosen.explain():
         table.add_row(*row)
     out.print(table)
@@ -79,7 +82,9 @@ def list_names(
     if kind not in CATALOGUE:
         raise unknown("list", kind, CATALOGUE)
     headings, rows = CATALOGUE[kind]()
-    table = Table(*headings)
-    for row in rows:
-        table.add_row(*row)
+    table = Table(*(Column(heading, overflow="fold") for heading in headings[:2]))
+    for name, words, *facts in rows:
+        # below the words: beside them, columns would be too narrow for 80 letters
+        said = [f"{head}: {fact}" for head, fact in zip(headings[2:], facts, strict=True) if fact]
+        table.add_row(name, "\n".join([words, *said]))
     out.print(table)

@@ -31,7 +31,7 @@ Rename: TypeAlias = Annotated[
 Weights: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="Names from the run, or `all`; beside module:callable or timm:NAME, a file. "
-        "(default: last, also of each average)"
+        help="Those of the run: last, best, ema-last, … or all; beside module:callable or "
+        "timm:NAME, a file. (default: last, also of each average)"
     ),
 ]

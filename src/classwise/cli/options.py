@@ -10,8 +10,8 @@ import typer
 Corruptions = Annotated[
     str | None,
     typer.Option(
-        help="c15, c18, c19 or names such as fog,snow; beside --attacks, or clean images. "
-        "(default: none)"
+        help="The 15, 18 or 19 common corruptions as c15, c18 or c19, or names such as fog,snow; "
+        "beside --attacks, or clean images. (default: none)"
     ),
 ]
 Severity = Annotated[

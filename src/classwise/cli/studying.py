@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.cli.listed_studies import list_studies
 from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.errors import ClasswiseError
 
@@ -34,18 +35,24 @@ def study(
         ),
     ],
     scale: Annotated[
-        str | None, typer.Option(help="smoke, minutes, hours or paper. (default: minutes)")
+        str | None,
+        typer.Option(
+            help="How much a run takes: smoke (seconds, on made-up images), minutes, hours or "
+            "paper (as published). (default: minutes)"
+        ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds per setting. (default: the study's, 5 for digits)")
+        int | None,
+        typer.Option(
+            help="Runs of each setting, one per seed. (default: the study's, 5 for digits)"
+        ),
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Run those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' (all its "
-            "parts fit); may be repeated, and any will do. "
-            "(default: all)",
+            help="Run only those of which a label fits, as '*CFA*' or 'data=cifar10,row=*CFA*' "
+            "(all its parts fit); may be repeated, and any will do. (default: all)",
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0 is one per core.", min=0)] = 0,
@@ -74,12 +81,12 @@ def study(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(help="Keep small records of the runs there, too. (default: none)"),
+        typer.Option(help="Keep records there, too: runs without weights. (default: none)"),
     ] = None,
     source: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Make pages from stored records; nothing is trained. (default: none)"
+            "--from", help="Make pages from such records; nothing is trained. (default: none)"
         ),
     ] = None,
     dry_run: Annotated[
@@ -124,7 +131,7 @@ def study(
         "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
-        return _list_studies()
+        return list_studies()
     if any(name in DIGITS for name in names):
         _refuse({"another study": len(names) > 1, **of_files}, names[0])
         many_seeds = 5 if seeds is None else seeds
@@ -170,7 +177,7 @@ def study(
         kept = RunsFolder.of(home)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
-            out.print(f"RunsFolder records of {len(written)} runs in {records}", soft_wrap=True)
+            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
     _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
@@ -265,27 +272,6 @@ def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> Non
             f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
             "--scale, fewer --seeds, or some runs with --only"
         )
-
-
-def _list_studies() -> None:
-    from classwise.progress import spell_seconds
-    from classwise.studies.planned import count_runs
-    from classwise.studies.scale import scale_named
-    from classwise.studies.study import SCALES, load_study, study_names
-
-    out.print("Runs of each study, and what they take on two cores, roughly", soft_wrap=True)
-    for name in study_names():
-        one = load_study(name)
-        where = ", ".join(word for word in (one.paper, one.source) if word)
-        costs = []
-        for scale in SCALES:
-            many = count_runs(one, scale)
-            costs.append(f"{scale} {many}, {spell_seconds(many * scale_named(scale).seconds)}")
-        words = f"\n{name} ({where})\n  {one.shows or one.title}\n  {'; '.join(costs)}"
-        out.print(words, soft_wrap=True, highlight=False, markup=False)
-    for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
-        words = f"\n{name}\n  embedded digits, {shows}"
-        out.print(words, soft_wrap=True, highlight=False)
 
 
 def _refuse(idle: Mapping[str, object], beside: str) -> None:

@@ -80,11 +80,14 @@ def train(
         ),
     ] = None,
     eps: Annotated[
-        str | None, typer.Option(help="Attack radius in image units. (default: 8/255)")
+        str | None,
+        typer.Option(help="Attack radius, where pixels go from 0 to 1. (default: 8/255)"),
     ] = None,
     judge_eps: Annotated[
         str | None,
-        typer.Option(help="Radius of validation, and of audits. (default: the training eps)"),
+        typer.Option(
+            help="Attack radius of validation, and of later audits. (default: the training eps)"
+        ),
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training data. (default: 30)")
@@ -93,15 +96,19 @@ def train(
     lr: Annotated[float | None, typer.Option(help="Learning rate. (default: 0.1)")] = None,
     valid: Annotated[
         str | None,
-        typer.Option(help="Validation split: 0.02, first:100, last:300. (default: 0.02)"),
+        typer.Option(
+            help="Training images held out for validation: a share, or first:100 or last:300 of "
+            "each class. (default: 0.02)"
+        ),
     ] = None,
     subset: Subset = None,
     watch: Annotated[
         str | None,
         typer.Option(
-            help="Passive looks, such as test:clean,test:pgd-20@ema, as often as a tenth of the "
-            "run's network passes allows; --set watch_share=0.2 or --set watch_every=1 for "
-            "more. (default: none)"
+            help="Follow the classes over the epochs, such as test:clean,test:pgd-20@ema (@ema: of "
+            "that average); nothing is decided by it, and it takes a tenth of the run's network "
+            "passes at most, unless --set watch_share=0.2 or --set watch_every=1 says otherwise. "
+            "(default: none)"
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="All draws follow from it. (default: 0)")] = None,
@@ -126,6 +133,8 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train a recipe and leave a run folder behind.
+
+    A recipe is a method, or several with + between them: `classwise list methods`.
 
     Example: classwise train trades+ccm --eps 0.2 --set ccm.margin_floor=0.4 --out runs/mine
     """

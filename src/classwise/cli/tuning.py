@@ -47,10 +47,16 @@ def tune(
     ] = None,
     eps: Annotated[
         str | None,
-        typer.Option(help="Attack radius in image units, also of validation. (default: 8/255)"),
+        typer.Option(help="Attack radius, where pixels go from 0 to 1. (default: 8/255)"),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a trial. (default: 30)")] = None,
-    valid: Annotated[str, typer.Option(help="Validation split: 0.2, first:100, last:300.")] = VALID,
+    valid: Annotated[
+        str,
+        typer.Option(
+            help="Training images held out to judge by: a share, or first:100 or last:300 of each "
+            "class."
+        ),
+    ] = VALID,
     subset: Subset = None,
     seed: Annotated[
         int | None, typer.Option(help="Of every trial's training. (default: 0)")
@@ -69,7 +75,7 @@ def tune(
     ] = None,
     workers: Annotated[int, typer.Option(help="Trials at a time.", min=1)] = 1,
     no_prune: Annotated[
-        bool, typer.Option("--no-prune", help="Let every trial have all its epochs.")
+        bool, typer.Option("--no-prune", help="Give all epochs also to trials that do badly.")
     ] = False,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where it goes. (default: runs/tune-RECIPE)")

@@ -89,14 +89,16 @@ def similarity(
     network: OwnModel = None,
     weights: Annotated[str, typer.Option(help="Which weights.")] = "last",
     split: Annotated[str, typer.Option(help="test, train or all.")] = "test",
-    limit: Annotated[int, typer.Option(help="So many images, balanced; 0 is all.", min=0)] = 0,
+    limit: Annotated[
+        int, typer.Option(help="So many images, as many of each class; 0 is all.", min=0)
+    ] = 0,
     batch_size: BatchSize = 256,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Ask a model once how alike its classes are: the cosine of their mean logits.
 
-    RunsFolder in the run, where `classwise agree` and `classwise report` find it.
+    It is kept in the run, where `classwise agree` and `classwise report` find it.
 
     Example: classwise similarity runs/mine
     """
@@ -128,7 +130,7 @@ def features(
         str | None, typer.Option(help="The last layer of a model of your own. (default: found)")
     ] = None,
     limit: Annotated[
-        int, typer.Option(help="So many training images, balanced; 0 is all.", min=0)
+        int, typer.Option(help="So many training images, as many of each class; 0 is all.", min=0)
     ] = 0,
     eps: Annotated[
         float | None, typer.Option(help="L2 radius of the targeted kinds. (default: 0.5)")

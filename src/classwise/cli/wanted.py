@@ -9,8 +9,8 @@ import typer
 Normalise = Annotated[
     str | None,
     typer.Option(
-        help="What the model expects and does not do: cifar10, imagenet, …, or none. (default: as "
-        "its configuration says, if it has one)"
+        help="Normalisation that the model expects and does not do itself: cifar10, imagenet, …, "
+        "or none. (default: as its configuration says, if it has one)"
     ),
 ]
 Mean = Annotated[
@@ -50,5 +50,7 @@ Output = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Run the code in a TorchScript or torch.export file; it is code."),
+    typer.Option(
+        "--trust", help="Open a TorchScript or torch.export file, and so run its author's code."
+    ),
 ]

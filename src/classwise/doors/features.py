@@ -136,8 +136,7 @@ class _Work:
         done = sum(len(part["labels"]) for part in parts)
         with Bar(quiet, title) as bar, contextlib.ExitStack() as held:
             held.enter_context(self.subject.asked())
-            bar.begin("images", len(rows))
-            bar.advance(done)
+            bar.begin("images", len(rows), done)
             features = None
             if self.how.kind in RESTORED:
                 features = held.enter_context(

@@ -102,7 +102,8 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         report = findings(
             plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
         )
-        report.about["images"] = words
+        part = "" if partly is None or partly.whole else f"{len(partly.found[0].sample)} of "
+        report.about["images"] = part + words
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits

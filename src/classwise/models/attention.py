@@ -23,7 +23,7 @@ def vit_s_224(channels: int, *, width: int = 384, depth: int = 12) -> tuple[nn.M
 
 
 def vit_s_32(channels: int, *, width: int = 384, depth: int = 12) -> tuple[nn.Module, int]:
-    """The same for 32×32 pixels, in patches of 4×4."""
+    """ViT-S for 32×32 pixels, in patches of 4×4."""
     return ViT(channels, _divisible(width, "vit"), depth, size=32, patch=4), width
 
 
@@ -33,7 +33,7 @@ def xcit_s12_224(channels: int, *, width: int = 384, depth: int = 12) -> tuple[n
 
 
 def xcit_s12_32(channels: int, *, width: int = 384, depth: int = 12) -> tuple[nn.Module, int]:
-    """The same for small images: two of the four convolutions of its stem, so patches of 4×4."""
+    """XCiT-S12 for small images: two of the four convolutions of its stem, so patches of 4×4."""
     return XCiT(channels, _divisible(width, "xcit"), depth, halvings=2), width
 
 

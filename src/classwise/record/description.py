@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from classwise.data.labels import check_class_names, check_superclasses
@@ -47,6 +48,19 @@ def check_run(found: Any, where: object) -> dict[str, Any]:
         if not isinstance(options, dict):
             raise _other(where, f"recipe.{cut(name, 50)}", options, "a table")
     return about
+
+
+def made_with(about: Mapping[str, Any]) -> str:
+    """The versions and the threads that a run was trained with; older runs say no threads.
+
+    >>> made_with({"versions": {"torch": "2.13", "classwise": "1.0"}, "threads": 2})
+    'classwise 1.0, torch 2.13, 2 threads'
+    """
+    words = [f"{name} {number}" for name, number in sorted(about.get("versions", {}).items())]
+    threads = about.get("threads")
+    if type(threads) is int:
+        words.append(f"{threads} thread{'s' if threads != 1 else ''}")
+    return ", ".join(words)
 
 
 def _all(kind: type, data: dict[str, Any], key: str, where: object) -> tuple[Any, ...] | None:

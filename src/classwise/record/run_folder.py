@@ -1,6 +1,6 @@
 """The folder of a run: who it is, how it went, and the weights it kept.
 
-run.json             recipe, configuration, identity, versions
+run.json             recipe, configuration, identity, versions, threads
 history.jsonl        one line per epoch, per-class vectors; append-only
 times.jsonl          seconds per epoch, apart because they differ from run to run
 state.safetensors    all that a resume needs, with a copy of the history

@@ -10,6 +10,7 @@ from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.judging.audits import AuditedWeights
 from classwise.judging.universal import Agreement
+from classwise.record.description import made_with
 from classwise.report.agreement import page_agreement
 from classwise.report.brackets import HEADS, page_brackets
 from classwise.report.classes import judged_again
@@ -161,7 +162,6 @@ def _noise(audits: Sequence[AuditedWeights]) -> str:
 def _run_facts(run: ReportRun) -> dict[str, str]:
     """One line of the table of runs."""
     config = run.about.get("config", {})
-    versions = run.about.get("versions", {})
     return {
         "run": run.name,
         "recipe": run.recipe,
@@ -172,7 +172,7 @@ def _run_facts(run: ReportRun) -> dict[str, str]:
         "validation eps": _validation_eps(config),
         "seed": str(config.get("seed", "")),
         "identity": str(run.about.get("identity", "")),
-        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
+        "made with": made_with(run.about),
     }
 
 

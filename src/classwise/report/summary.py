@@ -218,10 +218,14 @@ def remarks(audits: Sequence[AuditedWeights]) -> list[str]:
 
 def worst_class_warning(rows: Sequence[SummaryRow]) -> str:
     """Warn of too few samples for a claim about the worst class, for the best row on average."""
-    found = [row.robust or row.clean for row in rows]
-    reports = [report for report in found if report and not report.unfinished]
-    words = max(reports, key=lambda report: report.overall).warning if reports else None
-    return f"{words[0].upper()}{words[1:]}." if words else ""
+    pairs = [(row, report) for row in rows if (report := row.robust or row.clean)]
+    pairs = [(row, report) for row, report in pairs if not report.unfinished]
+    if not pairs:
+        return ""
+    row, report = max(pairs, key=lambda pair: pair[1].overall)
+    under = "" if f", {report.condition}" in row.label else f" under {report.condition}"
+    best = ", the best on average," if len(pairs) > 1 else ""
+    return f"For {row.label}{under}{best} there are {words}." if (words := report.warning) else ""
 
 
 def sample_note(audit: AuditedWeights) -> str:

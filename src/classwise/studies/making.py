@@ -9,6 +9,7 @@ from pathlib import Path
 from classwise.errors import ClasswiseError
 from classwise.files import write_atomically
 from classwise.locks import short_lock
+from classwise.record.description import made_with
 from classwise.report.escaping import markdown_text
 from classwise.studies.artefact import Artefact
 from classwise.studies.artefact_files import markdown, write_artefact
@@ -219,8 +220,9 @@ def _head(found: Found, study: Study) -> list[str]:
     if study.shows:
         lines += [f"Shows: {markdown_text(study.shows)}."]
     words = f": {markdown_text(found.scale_words)}" if found.scale_words else ""
+    scale = f"Scale {found.scale}{words}" if found.runs else "Without runs, the same at every scale"
     again = f"`classwise study {study.name} --scale {found.scale}`"
-    return [*lines, f"Scale {found.scale}{words}. Made by {again}.", ""]
+    return [*lines, f"{scale}. Made by {again}.", ""]
 
 
 def _provenance(found: Found) -> list[str]:
@@ -228,15 +230,13 @@ def _provenance(found: Found) -> list[str]:
     if not found.runs:
         return []
     axes = [axis for axis in found.axes if axis == "seed" or len(found.values(axis)) > 1]
-    heads = [*axes, "identity", "versions"]
+    heads = [*axes, "identity", "made with"]
     lines = ["## Runs", "", f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for one in found.runs:
         cells = [one.labels.get(axis, "") for axis in axes]
         if one.run is None:
             cells += ["–", one.why]
         else:
-            made = one.run.about.get("versions", {})
-            versions = ", ".join(f"{name} {number}" for name, number in sorted(made.items()))
-            cells += [str(one.run.about.get("identity", "")), versions]
+            cells += [str(one.run.about.get("identity", "")), made_with(one.run.about)]
         lines.append(f"| {' | '.join(markdown_text(cell) for cell in cells)} |")
     return [*lines, ""]

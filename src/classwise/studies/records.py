@@ -3,8 +3,8 @@
 A record is read like any run. It has run.json without paths of this machine, the history and what
 was watched with six digits of every number, remarks, and one Parquet file of predictions per data
 set: who was judged, by whom, under what, and what was said. Logit gaps, iterations, the attack that
-broke a sample, and images are left out. Identity, seed and versions stay in run.json, so that a
-page can say where its numbers are from.
+broke a sample, and images are left out. Identity, seed, versions and threads stay in run.json, so
+that a page can say where its numbers are from.
 """
 
 from __future__ import annotations

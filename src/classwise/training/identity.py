@@ -104,5 +104,6 @@ def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dic
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
+        "threads": torch.get_num_threads(),  # another number rounds otherwise
         **({"sources": sources} if (sources := foreign_sources(recipe)) else {}),
     }

@@ -24,7 +24,7 @@ class TrainProgress:
     def __init__(self, title: str, epochs: int, done: int, batches: int, quiet: bool) -> None:
         self.title, self.epochs = title, epochs
         self.warned: set[str] = set()
-        self.course = Course(quiet=quiet)
+        self.course = Course(quiet=quiet, warms_up=True)
         self.course.begin(title, epochs * batches, done * batches)
 
     def __enter__(self) -> Self:

@@ -110,6 +110,7 @@ class Checkpoints:
                     f"goes on after epoch {state.epoch}, what came later is trained again",
                     quiet=False,
                 )
+            self._tell_other_threads(state.epoch)
             return state, _logs_at(run, state, tensors)
         if broken and (run.weights or read_bytes(run.path / HISTORY)):
             first = next(iter(broken))
@@ -121,6 +122,18 @@ class Checkpoints:
         for file, why in broken.items():  # before the first epoch nothing is lost
             tell(f"{why}; it is set aside as {set_aside(file)}, the run begins again", quiet=False)
         return None
+
+    def _tell_other_threads(self, epoch: int) -> None:
+        """Say that what is left will be rounded otherwise than what is there."""
+        begun, now = self.run.about.get("threads"), torch.get_num_threads()
+        on_cpu = self.device.type == "cpu"
+        if on_cpu and type(begun) is int and begun != now and epoch < self.run.config.epochs:
+            tell(
+                f"{self.run.path}: the number of threads was {begun} and is now {now}, which "
+                "rounds otherwise: the run will not be bit for bit what it would have been; for "
+                f"that, stop it and set OMP_NUM_THREADS={begun}",
+                quiet=False,
+            )
 
 
 def _keep_before(folder: Path) -> None:
