@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
 from classwise.cli.studying_digits import DIGITS, make_tables
+from classwise.cli.studying_shown import list_studies, print_costs
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
     from classwise.studies.grid import Executor
     from classwise.studies.making import PlannedStudy, Work
     from classwise.studies.runs_folder import RunsFolder
+    from classwise.studies.theirs_planned import PlannedNetwork
 
 FOLDER = Path("runs/studies")
 
@@ -92,6 +93,15 @@ def study(
             "(default: none)"
         ),
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE,arch=SPEC",
+            help="A network of other people to audit and show beside the runs, as 'Wong2020="
+            "wong.pt, arch=preactresnet18-raw, normalise=none, limit=1000'; may be repeated. "
+            "(default: none)",
+        ),
+    ] = None,
     imports: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,11 +130,11 @@ def study(
     of_files = {
         "--scale": scale, "--only": only, "--pages": pages, "--records": records,
         "--from": source, "--dry-run": dry_run, "--budget": budget, "--import": imports,
-        "--on": on != "local", "--quiet": quiet, "--device": device, "--cpus": cpus,
-        "--gpus": gpus,
+        "--beside": beside, "--on": on != "local", "--quiet": quiet, "--device": device,
+        "--cpus": cpus, "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
-        return _list_studies()
+        return list_studies()
     if any(name in DIGITS for name in names):
         _refuse({"another study": len(names) > 1, **of_files}, names[0])
         many_seeds = 5 if seeds is None else seeds
@@ -159,8 +169,9 @@ def study(
     if source is None:
         executor = _executor(on, many, cpus, gpus)
         work = work_of(planned, kept, imports or ())
+        work = work.beside(_networks(beside or [], planned), home)
         if dry_run or budget is not None:
-            _costs(work, many, budget, show=dry_run)
+            print_costs(work, many, budget, show=dry_run)
         if dry_run:
             return
         if records is not None:  # of runs that were there before a kill
@@ -170,7 +181,7 @@ def study(
         kept = RunsFolder.of(home)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
-            out.print(f"RunsFolder records of {len(written)} runs in {records}", soft_wrap=True)
+            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
     _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
@@ -201,16 +212,29 @@ def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> 
     return Processes(workers)
 
 
+def _networks(words: list[str], planned: list[PlannedStudy]) -> tuple[PlannedNetwork, ...]:
+    """The networks of other people that are to stand beside the runs of the one study."""
+    from classwise.studies.theirs_planned import plan_networks, stand_of
+
+    if not words:
+        return ()
+    if len(planned) > 1:
+        raise ClasswiseError(
+            f"--beside stands beside the runs of one study, and {len(planned)} are named; name one"
+        )
+    return plan_networks(words, stand_of(planned[0].study, planned[0].runs))
+
+
 def _run(
     work: Work, executor: Executor, kept: RunsFolder, quiet: bool, records: Path | None
 ) -> int:
     """Run what is left, keep why runs fail and records of the others; return how many failed."""
-    from classwise.studies.grid import Job, run_jobs
+    from classwise.studies.grid import Task, run_jobs
     from classwise.studies.making import keep_outcome
 
     keys = {job.path: key for key, job in work.jobs.items()}
 
-    def done(job: Job, why: str) -> None:
+    def done(job: Task, why: str) -> None:
         kept.note_failure(keys[job.path], why)
         said = f"failed: {why}" if why else ""
         if records is not None:
@@ -243,49 +267,6 @@ def _write(planned: list[PlannedStudy], kept: RunsFolder, pages: Path, *, every:
     if every:
         path = write_index(planned, kept, pages)
         out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
-
-
-def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:
-    """Say what is left to run and what it costs, and refuse what is over the budget."""
-    from classwise.progress import spell_seconds
-    from classwise.studies.costs import cost_of
-
-    cost = cost_of(list(work.runs.values()))
-    if show:
-        out.print(f"{work.done} runs are there, {len(work.jobs)} are left", highlight=False)
-        listing = Table("run", "settings", "cost")
-        for key, run in work.runs.items():
-            labels = ", ".join(f"{a}={v}" for a, v in run.labels.items() if a != "row")
-            seconds = cost.seconds.get(key)
-            listing.add_row(run.title, labels, "?" if seconds is None else spell_seconds(seconds))
-        out.print(listing)
-        out.print(cost.words(workers), highlight=False, soft_wrap=True)
-    if budget is not None and cost.hours(workers) > budget:
-        raise ClasswiseError(
-            f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
-            "--scale, fewer --seeds, or some runs with --only"
-        )
-
-
-def _list_studies() -> None:
-    from classwise.progress import spell_seconds
-    from classwise.studies.planned import count_runs
-    from classwise.studies.scale import scale_named
-    from classwise.studies.study import SCALES, load_study, study_names
-
-    out.print("Runs of each study, and what they take on two cores, roughly", soft_wrap=True)
-    for name in study_names():
-        one = load_study(name)
-        where = ", ".join(word for word in (one.paper, one.source) if word)
-        costs = []
-        for scale in SCALES:
-            many = count_runs(one, scale)
-            costs.append(f"{scale} {many}, {spell_seconds(many * scale_named(scale).seconds)}")
-        words = f"\n{name} ({where})\n  {one.shows or one.title}\n  {'; '.join(costs)}"
-        out.print(words, soft_wrap=True, highlight=False, markup=False)
-    for name, shows in zip(DIGITS, ("many recipes", "the same under other defaults"), strict=True):
-        words = f"\n{name}\n  embedded digits, {shows}"
-        out.print(words, soft_wrap=True, highlight=False)
 
 
 def _refuse(idle: Mapping[str, object], beside: str) -> None:

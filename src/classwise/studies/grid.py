@@ -23,22 +23,10 @@ from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.audit_jobs import AuditJob, NetworkJob
 from classwise.studies.feature_sets import Features
 from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
-
-Done: TypeAlias = Callable[["Job", str], None]  # a job, and why it failed; nothing: it did not
-
-
-@dataclass(frozen=True)
-class AuditJob:
-    """One audit of a run; without names the last weights of the model and of each average."""
-
-    attacks: str
-    weights: tuple[str, ...] = ()
-    limit: int = 0
-    split: str = ""
-    similarity: bool = False  # also the mean logits of every class
 
 
 @dataclass(frozen=True)
@@ -56,10 +44,14 @@ class Job:
     threads: int = 1  # of the processor
 
 
+Task: TypeAlias = Job | NetworkJob
+Done: TypeAlias = Callable[[Task, str], None]  # a job, and why it failed; nothing: it did not
+
+
 class Executor(Protocol):
     """Who runs jobs."""
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs and say of each, in the calling thread, that it is done or why it failed.
 
         A job that fails does not stop the others. When this is interrupted, no job goes on.
@@ -103,7 +95,7 @@ def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Pat
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[Task],
     executor: Executor,
     *,
     console: Console,
@@ -121,7 +113,7 @@ def run_jobs(
         course.begin(f"{before} of {total} runs", total, before)
         ended = before
 
-        def note(job: Job, why: str) -> None:
+        def note(job: Task, why: str) -> None:
             nonlocal ended
             if why:
                 failed[job.path] = why
@@ -147,12 +139,12 @@ class Processes:
     tries: int = 2
     _started: list[ProcessPoolExecutor] = field(default_factory=list, repr=False, compare=False)
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs."""
-        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        ended: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[tuple[Task, str]] = queue.SimpleQueue()
         stop = threading.Event()
         threads = [
             threading.Thread(target=self._work, args=(waiting, ended, stop), daemon=True)
@@ -174,8 +166,8 @@ class Processes:
 
     def _work(
         self,
-        waiting: queue.SimpleQueue[Job],
-        ended: queue.SimpleQueue[tuple[Job, str]],
+        waiting: queue.SimpleQueue[Task],
+        ended: queue.SimpleQueue[tuple[Task, str]],
         stop: threading.Event,
     ) -> None:
         """One process at a time: so it is known which job it was at when it died."""
@@ -220,10 +212,13 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def attempt(job: Job) -> str:
+def attempt(job: Task) -> str:
     """Run one job and return why it failed, in words; nothing if it did not."""
     try:
-        run_job(job)
+        if isinstance(job, NetworkJob):
+            job.run()
+        else:
+            run_job(job)
     except Exception as reason:
         words = " ".join(str(reason).split())
         ours = isinstance(reason, ClasswiseError)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
-from classwise.studies.grid import Done, Job, attempt
+from classwise.studies.grid import Done, Task, attempt
 
 MISSING = "--on ray needs Ray, which is not installed; run: pip install 'classwise[ray]'"
 
@@ -34,7 +34,7 @@ class OnRay:
     cpus: float = 1.0  # of each task
     gpus: float = 0.0
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs."""
         ray = _imported()
         with _begun(ray, self.address, math.ceil(self.workers * self.cpus)):
@@ -45,7 +45,7 @@ class OnRay:
             left = [replace(job, path=job.path.absolute(), threads=threads) for job in jobs]
             given = dict(zip((job.path for job in left), jobs, strict=True))
             self._look_for_folder(ray, left)
-            running: dict[Any, Job] = {}
+            running: dict[Any, Task] = {}
             while left or running:
                 while left and len(running) < self.workers:
                     job = left.pop(0)
@@ -63,7 +63,7 @@ class OnRay:
             first = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
             return f"its worker died {self.tries} times: {first}"
 
-    def _look_for_folder(self, ray: Any, jobs: Sequence[Job]) -> None:
+    def _look_for_folder(self, ray: Any, jobs: Sequence[Task]) -> None:
         """Ask every node whether it sees the folder of the runs."""
         if not self.address or not jobs:
             return  # a Ray of our own is this machine
@@ -80,7 +80,7 @@ class OnRay:
                 )
 
 
-def _task(job: Job) -> str:
+def _task(job: Task) -> str:
     return attempt(job)
 
 
