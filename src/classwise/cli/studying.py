@@ -15,6 +15,7 @@ from classwise.cli.studying_shown import list_studies, print_costs
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
+    from classwise.studies.at_url import Home
     from classwise.studies.grid import Executor
     from classwise.studies.making import PlannedStudy, Work
     from classwise.studies.runs_folder import RunsFolder
@@ -67,11 +68,19 @@ def study(
         float | None, typer.Option(min=0, help="GPUs of each task on Ray. (default: 0)")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--out", help="Where the runs of all studies go. (default: runs/studies)"),
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER|URL",
+            help="Where the runs of all studies go; s3://BUCKET/runs and the like, too. (default: "
+            "runs/studies)",
+        ),
     ] = None,
     pages: Annotated[
-        Path | None, typer.Option(help="Where NAME/index.md is written. (default: --out)")
+        Path | None,
+        typer.Option(
+            help="Where NAME/index.md is written. (default: --out, or runs/studies for a URL)"
+        ),
     ] = None,
     records: Annotated[
         Path | None,
@@ -136,17 +145,20 @@ def study(
     if names == ["list"]:
         return list_studies()
     if any(name in DIGITS for name in names):
-        _refuse({"another study": len(names) > 1, **of_files}, names[0])
+        _refuse({"another study": len(names) > 1, "a URL as --out": "://" in (folder or ""),
+                 **of_files}, names[0])  # fmt: skip
         many_seeds = 5 if seeds is None else seeds
-        return make_tables(names[0], many_seeds, also or [], many, folder, table, wait)
+        place = Path(folder) if folder else None
+        return make_tables(names[0], many_seeds, also or [], many, place, table, wait)
     _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
 
     from classwise.studies import making
+    from classwise.studies.at_url import Home
     from classwise.studies.finding import Reader
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
     from classwise.studies.runs_folder import RunsFolder
 
-    home = folder or FOLDER
+    _refuse_urls({"--pages": pages, "--records": records, "--from": source})
     idle = ("--scale", "--pages", "--from", "--import", "--quiet")
     running = {name: given for name, given in of_files.items() if name not in idle}
     if source is not None:
@@ -161,15 +173,16 @@ def study(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
     )  # fmt: skip
-    kept = RunsFolder.of(source or home)
+    home = Home.of(folder or FOLDER) if source is None else Home(source)
+    pages, kept = pages or (FOLDER if home.url else home.folder), RunsFolder.of(home.folder)
     if EFFECTS in names:
-        path = making.write_effects(planned, Reader(kept), pages or source or home)
+        path = making.write_effects(planned, Reader(kept), pages)
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
         executor = _executor(on, many, cpus, gpus)
         work = work_of(planned, kept, imports or ())
-        work = work.beside(_networks(beside or [], planned), home)
+        work = work.beside(_networks(beside or [], planned), home.folder)
         if dry_run or budget is not None:
             print_costs(work, many, budget, show=dry_run)
         if dry_run:
@@ -177,12 +190,12 @@ def study(
         if records is not None:  # of runs that were there before a kill
             keep_records(planned, kept, records, new=True)
         where = choose_device(many, device, gpus)
-        failed = _run(work.on(where), executor, kept, quiet, records)
-        kept = RunsFolder.of(home)
+        failed = _run(work.on(where, home.url), executor, home, quiet, records)
+        kept = RunsFolder.of(home.folder)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
             out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
-    _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
+    _write(planned, kept, pages, every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
         raise typer.Exit(NO)
@@ -225,17 +238,17 @@ def _networks(words: list[str], planned: list[PlannedStudy]) -> tuple[PlannedNet
     return plan_networks(words, stand_of(planned[0].study, planned[0].runs))
 
 
-def _run(
-    work: Work, executor: Executor, kept: RunsFolder, quiet: bool, records: Path | None
-) -> int:
+def _run(work: Work, executor: Executor, home: Home, quiet: bool, records: Path | None) -> int:
     """Run what is left, keep why runs fail and records of the others; return how many failed."""
     from classwise.studies.grid import Task, run_jobs
     from classwise.studies.making import keep_outcome
+    from classwise.studies.runs_folder import RunsFolder
 
-    keys = {job.path: key for key, job in work.jobs.items()}
+    keys, kept = {job.path: key for key, job in work.jobs.items()}, RunsFolder(home.folder, {})
 
     def done(job: Task, why: str) -> None:
         kept.note_failure(keys[job.path], why)
+        home.settle(job.path.name)
         said = f"failed: {why}" if why else ""
         if records is not None:
             try:
@@ -274,3 +287,12 @@ def _refuse(idle: Mapping[str, object], beside: str) -> None:
     for option, given in idle.items():
         if given not in (None, False, [], ()):
             raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")
+
+
+def _refuse_urls(places: Mapping[str, Path | None]) -> None:
+    """Refuse a URL where a folder is meant: it would be taken for one of that name."""
+    for option, place in places.items():
+        if place is not None and place.parts[:1] and place.parts[0].endswith(":"):
+            raise ClasswiseError(
+                f"{option} {place}: only --out may be a URL; give a folder of this machine"
+            )

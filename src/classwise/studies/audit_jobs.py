@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,11 @@ class NetworkJob:
     path: Path
     device: str = "cpu"
     threads: int = 1  # of the processor
+    home: str = ""  # the URL that its folder is kept at; nothing: the folder itself
+
+    def moved(self, folder: Path) -> NetworkJob:
+        """The same in a folder of this machine."""
+        return replace(self, path=folder / self.path.name, home="")
 
     def run(self) -> None:
         """Audit it; what its folder has is not audited again."""

@@ -23,6 +23,7 @@ from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.at_url import brought_here
 from classwise.studies.audit_jobs import AuditJob, NetworkJob
 from classwise.studies.feature_sets import Features
 from classwise.studies.found import AVERAGED
@@ -42,6 +43,12 @@ class Job:
     features: Features | None = None
     device: str = "cpu"
     threads: int = 1  # of the processor
+    home: str = ""  # the URL that its run is kept at; nothing: the folder itself
+
+    def moved(self, folder: Path) -> Job:
+        """The same in a folder of this machine."""
+        maker = self.maker and replace(self.maker, path=folder / self.maker.path.name)
+        return replace(self, path=folder / self.path.name, maker=maker, home="")
 
 
 Task: TypeAlias = Job | NetworkJob
@@ -215,15 +222,25 @@ def _end_with_parent() -> None:
 def attempt(job: Task) -> str:
     """Run one job and return why it failed, in words; nothing if it did not."""
     try:
-        if isinstance(job, NetworkJob):
-            job.run()
-        else:
-            run_job(job)
+        _run_at_home(job)
     except Exception as reason:
         words = " ".join(str(reason).split())
         ours = isinstance(reason, ClasswiseError)
         return words if ours and words else f"{type(reason).__name__}: {words}"
     return ""
+
+
+def _run_at_home(job: Task) -> None:
+    """Run a job where it is, or here for a while if it is kept at a URL."""
+    if job.home:
+        maker = None if isinstance(job, NetworkJob) else job.maker
+        names = [job.path.name, *([maker.path.name] if maker else [])]
+        with brought_here(job.home, names) as folder:
+            _run_at_home(job.moved(folder))
+    elif isinstance(job, NetworkJob):
+        job.run()
+    else:
+        run_job(job)
 
 
 def run_job(job: Job) -> None:
@@ -240,30 +257,15 @@ def run_job(job: Job) -> None:
     recipe = parse_recipe(job.recipe, imports=job.imports)
     given, data = _features(job)
     # Another study may be at the same run: wait for it, and find the run finished.
-    run = train(
-        recipe,
-        job.config,
-        out=job.path,
-        resume=True,
-        wait=True,
-        device=job.device,
-        quiet=True,
-        source=given,
-    )
+    run = train(recipe, job.config, out=job.path, resume=True, wait=True, device=job.device,
+                quiet=True, source=given)  # fmt: skip
     for audit in job.audits:
         weights = weights_meant(run.weights, audit.weights)
         if weights or not audit.weights:
-            wish = Wish(
-                str(job.path),
-                data=data,
-                attacks=audit.attacks,
-                weights=",".join(weights),
-                limit=audit.limit,
-                split=audit.split,
-                device=job.device,
-                quiet=True,
-            )
-            audit_target(wish)
+            audit_target(
+                Wish(str(job.path), data=data, attacks=audit.attacks, weights=",".join(weights),
+                     limit=audit.limit, split=audit.split, device=job.device, quiet=True)
+            )  # fmt: skip
         for name in weights if audit.similarity else ():
             similarity(
                 job.path, weights=name, split=audit.split, limit=audit.limit, device=job.device

@@ -58,10 +58,10 @@ class Work:
     done: int
     networks: tuple[PlannedNetwork, ...] = ()  # of other people, among the jobs
 
-    def on(self, device: str) -> Work:
-        """The same on a device."""
-        jobs = {key: replace(job, device=device) for key, job in self.jobs.items()}
-        return replace(self, jobs=jobs)
+    def on(self, device: str, url: str = "") -> Work:
+        """The same on a device, with runs that are kept at a URL."""
+        told = {key: replace(job, device=device, home=url) for key, job in self.jobs.items()}
+        return replace(self, jobs=told)
 
     def beside(self, networks: Sequence[PlannedNetwork], folder: Path) -> Work:
         """The same and networks of other people, as far as they are not audited yet."""

@@ -1,7 +1,8 @@
-"""Runs of a study as tasks of Ray: on this machine, or on a cluster whose nodes share the folder.
+"""Runs of a study as tasks of Ray: on this machine, or on a cluster.
 
-A task is one run, as with processes. If its worker or node dies, Ray gives it to another one, which
-goes on from the run's last checkpoint.
+The nodes of a cluster share the folder of the runs, or reach the URL that they are kept at. A task
+is one run, as with processes. If its worker or node dies, Ray gives it to another one, which goes
+on from the run's last checkpoint.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class OnRay:
 
     def _look_for_folder(self, ray: Any, jobs: Sequence[Task]) -> None:
         """Ask every node whether it sees the folder of the runs."""
-        if not self.address or not jobs:
-            return  # a Ray of our own is this machine
+        if not self.address or not jobs or jobs[0].home:
+            return  # a Ray of our own is this machine, and a URL is no folder
         home = jobs[0].path.parent
         home.mkdir(parents=True, exist_ok=True)
         sees = ray.remote(num_cpus=0)(_is_there)
@@ -76,7 +77,7 @@ class OnRay:
             if not ray.get(sees.options(resources={here: 0.001}).remote(home)):
                 raise ClasswiseError(
                     f"node {node['NodeManagerAddress']} does not see {home}; give --out a folder "
-                    "that all nodes share under one path"
+                    "that all nodes share under one path, or a URL such as s3://BUCKET/runs"
                 )
 
 
