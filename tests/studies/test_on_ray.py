@@ -58,8 +58,8 @@ def made_by(executor, path, home, beside=None, url=""):
         beside.join()
     assert not any(failed.values()), failed
     assert len(failed) == 4
-    home = Home.of(url).folder if url else home
-    page, _ = write_page(planned, Reader(RunsFolder.of(home)), path.parent / "pages")
+    whole = Home.of(url or home)
+    page, _ = write_page(planned, Reader(RunsFolder.of(whole.folder)), path.parent / "pages")
     return page.read_text()
 
 

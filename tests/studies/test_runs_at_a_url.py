@@ -159,7 +159,8 @@ class TestStudies:
         assert [RunsFolder.of(home.folder).failure(path.name.partition(".")[0])
                 for path in home.folder.glob("*.failed.json")] == ["no memory"]  # fmt: skip
         assert study(*words, here=Here(), monkeypatch=monkeypatch).exit_code == 0
-        assert list(Home.of(url).folder.glob("*.failed.json")) == []
+        home = Home.of(url)
+        assert list(home.folder.glob("*.failed.json")) == []
 
     def test_a_snapshot_taken_while_training_goes_on_ends_in_the_same_run(
         self, url, tmp_path, monkeypatch
