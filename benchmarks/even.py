@@ -11,9 +11,9 @@ The rule, stated before any result of it was known.
    set the settings with the most different recipes are its home, and runs elsewhere do not count.
 2. Score. A run's classes are its validation accuracies under attack, each the mean over the last
    third of the epochs, of its average where the recipe has one, else of the trained weights. Its
-   score is their mean plus the mean of the lowest fifth of them. A single worst class of some dozens
-   of images would be chosen by noise; a fifth is two classes of ten. A recipe whose average never
-   began or that has several is left out, and so is training without an attack.
+   score is their mean plus the mean of the lowest fifth of them. A single worst class of a few
+   dozen images would be chosen by noise; a fifth is two classes of ten. A recipe whose average
+   never began or that has several is left out, and so is training without an attack.
 3. Recipes are ranked by their score, the mean over seeds, then over homes; those that do not stand
    in every home are left out.
 4. Pieces. A piece is a method that is no base, with those options that it would not have by

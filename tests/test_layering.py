@@ -96,7 +96,7 @@ WALK = {
     "studies": "",
     "cli": (
         "app options wanted opening printing lists caching training tuning studying_digits "
-        "studying_shown "
+        "studying_shown studying_checked "
         "studying auditing universality comparing __init__"
     ),
     "__main__": "",

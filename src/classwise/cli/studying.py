@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
+from classwise.cli.studying_checked import (
+    check_records,
+    place_of_digits,
+    refuse_idle,
+    refuse_urls,
+)
 from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.cli.studying_shown import list_studies, print_costs
 from classwise.errors import ClasswiseError
@@ -145,12 +150,10 @@ def study(
     if names == ["list"]:
         return list_studies()
     if any(name in DIGITS for name in names):
-        _refuse({"another study": len(names) > 1, "a URL as --out": "://" in (folder or ""),
-                 **of_files}, names[0])  # fmt: skip
+        place = place_of_digits(names, folder, of_files)
         many_seeds = 5 if seeds is None else seeds
-        place = Path(folder) if folder else None
         return make_tables(names[0], many_seeds, also or [], many, place, table, wait)
-    _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
+    refuse_idle({"--also": also, "--table": table, "--wait": wait}, names[0])
 
     from classwise.studies import making
     from classwise.studies.at_url import Home
@@ -158,17 +161,15 @@ def study(
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
     from classwise.studies.runs_folder import RunsFolder
 
-    _refuse_urls({"--pages": pages, "--records": records, "--from": source})
+    refuse_urls({"--pages": pages, "--records": records, "--from": source})
     idle = ("--scale", "--pages", "--from", "--import", "--quiet")
     running = {name: given for name, given in of_files.items() if name not in idle}
     if source is not None:
-        _refuse({"--out": folder, **running}, f"--from {source}")
-        if not source.is_dir():
-            raise ClasswiseError(f"--from {source}: there is no such folder of records")
+        check_records(source, {"--out": folder, **running})
     if seeds is not None and seeds < 1:
         raise ClasswiseError(f"--seeds {seeds}: give at least 1")
     if EFFECTS in names:
-        _refuse({"another study": len(names) > 1, **running}, EFFECTS)
+        refuse_idle({"another study": len(names) > 1, **running}, EFFECTS)
     planned = plan_studies(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
@@ -221,7 +222,7 @@ def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> 
         return OnRay(address, workers, cpus=cpus or 1.0, gpus=gpus or 0.0)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
-    _refuse({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
+    refuse_idle({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
     return Processes(workers)
 
 
@@ -280,19 +281,3 @@ def _write(planned: list[PlannedStudy], kept: RunsFolder, pages: Path, *, every:
     if every:
         path = write_index(planned, kept, pages)
         out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
-
-
-def _refuse(idle: Mapping[str, object], beside: str) -> None:
-    """Refuse what was given and would not be used."""
-    for option, given in idle.items():
-        if given not in (None, False, [], ()):
-            raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")
-
-
-def _refuse_urls(places: Mapping[str, Path | None]) -> None:
-    """Refuse a URL where a folder is meant: it would be taken for one of that name."""
-    for option, place in places.items():
-        if place is not None and place.parts[:1] and place.parts[0].endswith(":"):
-            raise ClasswiseError(
-                f"{option} {place}: only --out may be a URL; give a folder of this machine"
-            )
