@@ -96,7 +96,8 @@ WALK = {
     "studies": "",
     "cli": (
         "app options wanted opening printing lists caching training tuning studying_digits "
-        "listed_studies studying auditing universality comparing __init__"
+        "listed_studies studying_costs studying_checked "
+        "studying auditing universality comparing __init__"
     ),
     "__main__": "",
 }

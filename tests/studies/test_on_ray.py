@@ -11,6 +11,7 @@ from refusals import refused
 
 from classwise.errors import ClasswiseError
 from classwise.locks import Holder
+from classwise.studies.at_url import Home
 from classwise.studies.finding import Reader
 from classwise.studies.grid import Processes
 from classwise.studies.making import plan_studies, work_of, write_page
@@ -46,10 +47,10 @@ def begin(executor, jobs, done):
                 raise
 
 
-def made_by(executor, path, home, beside=None):
+def made_by(executor, path, home, beside=None, url=""):
     """Train and audit the study's runs, and return its page."""
     (planned,) = plan_studies([str(path)], "smoke")
-    work, failed = work_of([planned], RunsFolder.of(home)), {}
+    work, failed = work_of([planned], RunsFolder.of(home)).on("cpu", url), {}
     if beside is not None:
         beside.start()
     begin(executor, list(work.jobs.values()), lambda job, why: failed.setdefault(job.path, why))
@@ -57,15 +58,16 @@ def made_by(executor, path, home, beside=None):
         beside.join()
     assert not any(failed.values()), failed
     assert len(failed) == 4
-    page, _ = write_page(planned, Reader(RunsFolder.of(home)), home / "pages")
+    whole = Home.of(url or home)
+    page, _ = write_page(planned, Reader(RunsFolder.of(whole.folder)), path.parent / "pages")
     return page.read_text()
 
 
-def kill_one(home, killed):
+def kill_one(home, killed, runs="*"):
     """Kill the process that trains some run, after its third epoch."""
     end = time.monotonic() + 240
     while time.monotonic() < end:
-        for history in home.glob("*/history.jsonl"):
+        for history in home.glob(f"{runs}/history.jsonl"):
             lines = history.read_text().count("\n")
             lock = history.parent / ".writer.lock"
             if 3 <= lines < 38 and lock.exists():
@@ -88,6 +90,21 @@ def test_a_killed_worker_costs_nothing(tmp_path):
     on_ray = made_by(OnRay("", 2), study, tmp_path / "ray", killer)
     assert print is printing
     assert killed, "nobody was killed"
+    assert on_ray == made_by(Processes(2), study, tmp_path / "local")
+
+
+def test_a_killed_worker_costs_nothing_where_runs_are_kept_at_a_url(tmp_path, monkeypatch):
+    """Workers share no folder: what one had in its own is lost with it, but for the URL."""
+    pytest.importorskip("ray")
+    study, scratch, killed = tmp_path / "both.toml", tmp_path / "scratch", []
+    study.write_text(STUDY)
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    killer = threading.Thread(target=kill_one, args=(scratch, killed, "classwise-*/*"))
+    there = f"file://{tmp_path / 'there'}"
+    on_ray = made_by(OnRay("", 2), study, tmp_path / "mirror", killer, there)
+    assert killed, "nobody was killed"
+    assert not (tmp_path / "mirror").exists()
     assert on_ray == made_by(Processes(2), study, tmp_path / "local")
 
 

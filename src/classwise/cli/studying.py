@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
 from classwise.cli.listed_studies import list_studies
+from classwise.cli.studying_checked import (
+    check_records,
+    place_of_digits,
+    refuse_idle,
+    refuse_urls,
+)
 from classwise.cli.studying_digits import DIGITS, make_tables
+from classwise.cli.studying_costs import print_costs
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
+    from classwise.studies.at_url import Home
     from classwise.studies.grid import Executor
     from classwise.studies.making import PlannedStudy, Work
     from classwise.studies.runs_folder import RunsFolder
+    from classwise.studies.theirs_planned import PlannedNetwork
 
 FOLDER = Path("runs/studies")
 
@@ -73,11 +80,19 @@ def study(
         float | None, typer.Option(min=0, help="GPUs of each task on Ray. (default: 0)")
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--out", help="Where the runs of all studies go. (default: runs/studies)"),
+        str | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER|URL",
+            help="Where the runs of all studies go; s3://BUCKET/runs and the like, too. (default: "
+            "runs/studies)",
+        ),
     ] = None,
     pages: Annotated[
-        Path | None, typer.Option(help="Where NAME/index.md is written. (default: --out)")
+        Path | None,
+        typer.Option(
+            help="Where NAME/index.md is written. (default: --out, or runs/studies for a URL)"
+        ),
     ] = None,
     records: Annotated[
         Path | None,
@@ -97,6 +112,15 @@ def study(
         typer.Option(
             metavar="HOURS", min=0, help="Refuse what takes longer, before it begins. "
             "(default: none)"
+        ),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE,arch=SPEC",
+            help="A network of other people to audit and show beside the runs, as 'Wong2020="
+            "wong.pt, arch=preactresnet18-raw, normalise=none, limit=1000'; may be repeated. "
+            "(default: none)",
         ),
     ] = None,
     imports: Annotated[
@@ -127,58 +151,59 @@ def study(
     of_files = {
         "--scale": scale, "--only": only, "--pages": pages, "--records": records,
         "--from": source, "--dry-run": dry_run, "--budget": budget, "--import": imports,
-        "--on": on != "local", "--quiet": quiet, "--device": device, "--cpus": cpus,
-        "--gpus": gpus,
+        "--beside": beside, "--on": on != "local", "--quiet": quiet, "--device": device,
+        "--cpus": cpus, "--gpus": gpus,
     }  # fmt: skip
     if names == ["list"]:
         return list_studies()
     if any(name in DIGITS for name in names):
-        _refuse({"another study": len(names) > 1, **of_files}, names[0])
+        place = place_of_digits(names, folder, of_files)
         many_seeds = 5 if seeds is None else seeds
-        return make_tables(names[0], many_seeds, also or [], many, folder, table, wait)
-    _refuse({"--also": also, "--table": table, "--wait": wait}, names[0])
+        return make_tables(names[0], many_seeds, also or [], many, place, table, wait)
+    refuse_idle({"--also": also, "--table": table, "--wait": wait}, names[0])
 
     from classwise.studies import making
+    from classwise.studies.at_url import Home
     from classwise.studies.finding import Reader
     from classwise.studies.making import ALL, EFFECTS, keep_records, plan_studies, work_of
     from classwise.studies.runs_folder import RunsFolder
 
-    home = folder or FOLDER
+    refuse_urls({"--pages": pages, "--records": records, "--from": source})
     idle = ("--scale", "--pages", "--from", "--import", "--quiet")
     running = {name: given for name, given in of_files.items() if name not in idle}
     if source is not None:
-        _refuse({"--out": folder, **running}, f"--from {source}")
-        if not source.is_dir():
-            raise ClasswiseError(f"--from {source}: there is no such folder of records")
+        check_records(source, {"--out": folder, **running})
     if seeds is not None and seeds < 1:
         raise ClasswiseError(f"--seeds {seeds}: give at least 1")
     if EFFECTS in names:
-        _refuse({"another study": len(names) > 1, **running}, EFFECTS)
+        refuse_idle({"another study": len(names) > 1, **running}, EFFECTS)
     planned = plan_studies(
         [ALL] if EFFECTS in names else names,
         scale or "minutes", seeds=seeds, only=only or (), imports=imports or (),
     )  # fmt: skip
-    kept = RunsFolder.of(source or home)
+    home = Home.of(folder or FOLDER) if source is None else Home(source)
+    pages, kept = pages or (FOLDER if home.url else home.folder), RunsFolder.of(home.folder)
     if EFFECTS in names:
-        path = making.write_effects(planned, Reader(kept), pages or source or home)
+        path = making.write_effects(planned, Reader(kept), pages)
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
         executor = _executor(on, many, cpus, gpus)
         work = work_of(planned, kept, imports or ())
+        work = work.beside(_networks(beside or [], planned), home.folder)
         if dry_run or budget is not None:
-            _costs(work, many, budget, show=dry_run)
+            print_costs(work, many, budget, show=dry_run)
         if dry_run:
             return
         if records is not None:  # of runs that were there before a kill
             keep_records(planned, kept, records, new=True)
         where = choose_device(many, device, gpus)
-        failed = _run(work.on(where), executor, kept, quiet, records)
-        kept = RunsFolder.of(home)
+        failed = _run(work.on(where, home.url), executor, home, quiet, records)
+        kept = RunsFolder.of(home.folder)
         if records is not None:  # all: another study may have added audits to a run
             written = keep_records(planned, kept, records)
             out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
-    _write(planned, kept, pages or (home if source is None else source), every=ALL in names)
+    _write(planned, kept, pages, every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
         raise typer.Exit(NO)
@@ -204,21 +229,34 @@ def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> 
         return OnRay(address, workers, cpus=cpus or 1.0, gpus=gpus or 0.0)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
-    _refuse({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
+    refuse_idle({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
     return Processes(workers)
 
 
-def _run(
-    work: Work, executor: Executor, kept: RunsFolder, quiet: bool, records: Path | None
-) -> int:
+def _networks(words: list[str], planned: list[PlannedStudy]) -> tuple[PlannedNetwork, ...]:
+    """The networks of other people that are to stand beside the runs of the one study."""
+    from classwise.studies.theirs_planned import plan_networks, stand_of
+
+    if not words:
+        return ()
+    if len(planned) > 1:
+        raise ClasswiseError(
+            f"--beside stands beside the runs of one study, and {len(planned)} are named; name one"
+        )
+    return plan_networks(words, stand_of(planned[0].study, planned[0].runs))
+
+
+def _run(work: Work, executor: Executor, home: Home, quiet: bool, records: Path | None) -> int:
     """Run what is left, keep why runs fail and records of the others; return how many failed."""
-    from classwise.studies.grid import Job, run_jobs
+    from classwise.studies.grid import Task, run_jobs
     from classwise.studies.making import keep_outcome
+    from classwise.studies.runs_folder import RunsFolder
 
-    keys = {job.path: key for key, job in work.jobs.items()}
+    keys, kept = {job.path: key for key, job in work.jobs.items()}, RunsFolder(home.folder, {})
 
-    def done(job: Job, why: str) -> None:
+    def done(job: Task, why: str) -> None:
         kept.note_failure(keys[job.path], why)
+        home.settle(job.path.name)
         said = f"failed: {why}" if why else ""
         if records is not None:
             try:
@@ -250,32 +288,3 @@ def _write(planned: list[PlannedStudy], kept: RunsFolder, pages: Path, *, every:
     if every:
         path = write_index(planned, kept, pages)
         out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
-
-
-def _costs(work: Work, workers: int, budget: float | None, *, show: bool) -> None:
-    """Say what is left to run and what it costs, and refuse what is over the budget."""
-    from classwise.progress import spell_seconds
-    from classwise.studies.costs import cost_of
-
-    cost = cost_of(list(work.runs.values()))
-    if show:
-        out.print(f"{work.done} runs are there, {len(work.jobs)} are left", highlight=False)
-        listing = Table("run", "settings", "cost")
-        for key, run in work.runs.items():
-            labels = ", ".join(f"{a}={v}" for a, v in run.labels.items() if a != "row")
-            seconds = cost.seconds.get(key)
-            listing.add_row(run.title, labels, "?" if seconds is None else spell_seconds(seconds))
-        out.print(listing)
-        out.print(cost.words(workers), highlight=False, soft_wrap=True)
-    if budget is not None and cost.hours(workers) > budget:
-        raise ClasswiseError(
-            f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
-            "--scale, fewer --seeds, or some runs with --only"
-        )
-
-
-def _refuse(idle: Mapping[str, object], beside: str) -> None:
-    """Refuse what was given and would not be used."""
-    for option, given in idle.items():
-        if given not in (None, False, [], ()):
-            raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")

@@ -139,3 +139,4 @@ class Kind:
 
     options: type[ArtefactOptions]
     make: Callable[[Found, Any], Artefact]  # Any: each takes its own options
+    shows_theirs: bool = False  # networks of other people beside the runs

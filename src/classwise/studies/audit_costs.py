@@ -19,6 +19,7 @@ from classwise.attacks.threat import Threat
 from classwise.data.dataset import Dataset
 from classwise.data.sources import choose_split, open_data
 from classwise.data.view import View
+from classwise.errors import ClasswiseError
 from classwise.models import build_model
 from classwise.models.subject import Subject
 from classwise.spelling import average_and_keep
@@ -26,6 +27,7 @@ from classwise.studies.feature_sets import ORIGINAL
 from classwise.studies.grid import weights_meant
 from classwise.studies.planned import PlannedRun
 from classwise.studies.study import Audit
+from classwise.studies.theirs_planned import PlannedNetwork
 from classwise.training.config import TrainConfig
 
 STANDING = 0.4  # images that stand to the end of a search, of a robust network of a small scale
@@ -51,6 +53,20 @@ def seconds_of_audits(run: PlannedRun, timing: Timing) -> float:
         there = timing.images(config, audit.split)
         many = min(audit.limit or there, there) * weights_of(run, audit)
         total += many * sum(timing.per_image(config, name) for name in audit.attacks)
+    return total
+
+
+def seconds_of_network(planned: PlannedNetwork, timing: Timing) -> float:
+    """All audits of a network of other people, by its architecture."""
+    network, stand = planned.network, planned.stand
+    if network.arch is None:
+        raise ClasswiseError(f"{network.path.name} names no architecture that could be timed")
+    config = TrainConfig(data=stand.data, model=network.arch, eps=stand.eps, norm=stand.norm)
+    total = 0.0
+    for audit in planned.audits:
+        there = timing.images(config, audit.split)
+        each = sum(timing.per_image(config, name) for name in audit.attacks)
+        total += min(audit.limit or there, there) * each
     return total
 
 

@@ -14,8 +14,10 @@ from classwise.studies.audit_costs import (
     data_of,
     seconds_of_audits,
     seconds_of_features,
+    seconds_of_network,
 )
 from classwise.studies.planned import PlannedRun
+from classwise.studies.theirs_planned import PlannedNetwork
 from classwise.training.estimate import estimate
 
 
@@ -43,8 +45,12 @@ class Cost:
 def cost_of(
     runs: Sequence[PlannedRun],
     clock: Callable[[], float] = time.perf_counter,
+    networks: Sequence[PlannedNetwork] = (),
 ) -> Cost:
-    """Time a few batches for every kind of run; seeds and radii cost the same."""
+    """Time a few batches for every kind of run; seeds and radii cost the same.
+
+    `networks` of other people are timed by their architecture.
+    """
     import torch
 
     seconds: dict[str, float] = {}
@@ -64,6 +70,11 @@ def cost_of(
                 seconds[run.key] = trained[kind] + beside
             except ClasswiseError as reason:
                 unknown[run.key] = str(reason)
+        for one in networks:
+            try:
+                seconds[one.key] = seconds_of_network(one, timing)
+            except ClasswiseError as reason:
+                unknown[one.key] = str(reason)
     finally:
         torch.set_num_threads(threads)
     return Cost(seconds, unknown)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from classwise.attacks.condition import Condition
 from classwise.attacks.names import parse_conditions
@@ -15,12 +16,14 @@ from classwise.judging.metrics import ClassReport
 from classwise.report.runs import ReportRun, load_runs
 from classwise.spelling import conditions_meant
 from classwise.studies.class_means import FoundRunWithMeans, means_in
-from classwise.studies.found import NOT_RUN, Found, FoundRun
+from classwise.studies.found import NOT_RUN, Found, FoundNetwork, FoundRun
 from classwise.studies.grid import weights_meant
 from classwise.studies.planned import PlannedRun
 from classwise.studies.runs_folder import RunsFolder
 from classwise.studies.scale import Scale, scale_of
-from classwise.studies.study import Study
+from classwise.studies.study import Audit, Study
+from classwise.studies.theirs import network_key
+from classwise.studies.theirs_planned import Stand, networks_in
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,45 @@ class Reader:
             scale.words,
         )
 
+    def beside(self, found: Found, stand: Stand) -> Found:
+        """The same with the networks of other people in the folder that can stand beside it.
+
+        One whose classes are not those of the study's runs is a hole that says so.
+        """
+        ours = (one.run for one in found.runs if one.run is not None)
+        names = next((run.about["data"]["class_names"] for run in ours), None)
+        attacks = next((one.stand_ins for one in found.runs), {})
+        theirs = []
+        for path, about in networks_in(self.kept.folder, stand):
+            run = self._network(path, about, stand)
+            if not isinstance(run, str) and run.about["data"]["class_names"] != (
+                names or run.about["data"]["class_names"]
+            ):
+                run = "its classes are not those of the study's runs"
+            whole, why = (None, run) if isinstance(run, str) else (run, "")
+            theirs.append(FoundNetwork(stand.labels_of(about), whole, why, attacks, about))
+        return replace(found, theirs=tuple(theirs))
+
+    def _network(self, path: Path, about: Mapping[str, Any], stand: Stand) -> ReportRun | str:
+        """The audits of a network, or why there are none."""
+        why = self.kept.failure(network_key(about))
+        if why:
+            return f"failed: {why}"
+        try:
+            (run,) = load_runs([path])
+        except ClasswiseError:
+            return NOT_RUN
+        name = str(about["name"])  # its run.json has the path of the file
+        audits = [replace(one, run=name, recipe=name) for one in run.audits]
+        threat = Threat.of(stand.eps, stand.norm)
+        return _asked(replace(run, audits=audits), threat, stand.audits)
+
     def _run(self, planned: PlannedRun, scale: Scale) -> FoundRun:
         run = self._record(planned)
         if isinstance(run, str):
             return FoundRun(planned.labels, None, run, scale.attacks)
-        found = _asked(run, planned)
+        threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
+        found = _asked(run, threat, planned.audits)
         means = means_in(run.folder) if run.folder is not None else ()
         return FoundRunWithMeans(planned.labels, found, "", scale.attacks, means)
 
@@ -67,13 +104,12 @@ class Reader:
         return self._read[there.path]
 
 
-def _asked(run: ReportRun, planned: PlannedRun) -> ReportRun:
+def _asked(run: ReportRun, threat: Threat, asked: Sequence[Audit]) -> ReportRun:
     """The run with those of its audits that the study asked for; others may be other studies'."""
-    threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
     there = sorted({audited.weights for audited in run.audits})
     wanted: dict[tuple[str, str], dict[str, Condition]] = {}
     for audited in run.audits:
-        for audit in planned.audits:
+        for audit in asked:
             meant = weights_meant(there, audit.weights)
             if audited.weights in meant and audited.split == audit.split:
                 text = ",".join(audit.attacks)

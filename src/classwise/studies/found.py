@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.judging.audits import AuditedWeights
@@ -105,6 +105,30 @@ class FoundRun:
 
 
 @dataclass(frozen=True)
+class FoundNetwork(FoundRun):
+    """A network of other people beside the runs of a study: audited as they are, never trained."""
+
+    about: Mapping[str, Any] = field(default_factory=dict)  # its name, file, and how it was opened
+
+    def audit(self, weights: str = "last", split: str = "test") -> AuditedWeights:  # noqa: ARG002
+        """What was found on a split; a file has one set of weights, whichever are asked for."""
+        there = [one for one in self.record().audits if one.split == split]
+        if len(there) != 1:
+            raise Hole(f"{len(there)} audits on {split}" if there else f"not audited on {split}")
+        return there[0]
+
+    @property
+    def words(self) -> str:
+        """Whose it is and what was opened, for people."""
+        told = self.about
+        file = f"{told['file']}@{told['which']}" if told["which"] else str(told["file"])
+        parts = [f"{file}, SHA-256 {told['sha256']}"]
+        parts += [f"as {told['arch']}"] if told["arch"] else []
+        parts += [f"renamed {few_names(told['rename'])}"] if told["rename"] else []
+        return ", ".join([*parts, str(told["normalised"]), f"audited on {told['data']}"])
+
+
+@dataclass(frozen=True)
 class Found:
     """The runs of a study at one scale."""
 
@@ -112,6 +136,7 @@ class Found:
     scale: str  # smoke, minutes, hours or paper
     runs: tuple[FoundRun, ...]
     scale_words: str = ""  # what the scale means for these runs, such as images, size and epochs
+    theirs: tuple[FoundNetwork, ...] = ()  # for kinds of artefacts that show them, and no other
 
     @property
     def axes(self) -> tuple[str, ...]:

@@ -23,22 +23,11 @@ from classwise.data.dataset import DataSource
 from classwise.errors import ClasswiseError
 from classwise.progress import Course
 from classwise.spelling import average_and_keep
+from classwise.studies.at_url import brought_here
+from classwise.studies.audit_jobs import AuditJob, NetworkJob
 from classwise.studies.feature_sets import Features
 from classwise.studies.found import AVERAGED
 from classwise.training.config import TrainConfig
-
-Done: TypeAlias = Callable[["Job", str], None]  # a job, and why it failed; nothing: it did not
-
-
-@dataclass(frozen=True)
-class AuditJob:
-    """One audit of a run; without names the last weights of the model and of each average."""
-
-    attacks: str
-    weights: tuple[str, ...] = ()
-    limit: int = 0
-    split: str = ""
-    similarity: bool = False  # also the mean logits of every class
 
 
 @dataclass(frozen=True)
@@ -54,12 +43,22 @@ class Job:
     features: Features | None = None
     device: str = "cpu"
     threads: int = 1  # of the processor
+    home: str = ""  # the URL that its run is kept at; nothing: the folder itself
+
+    def moved(self, folder: Path) -> Job:
+        """The same in a folder of this machine."""
+        maker = self.maker and replace(self.maker, path=folder / self.maker.path.name)
+        return replace(self, path=folder / self.path.name, maker=maker, home="")
+
+
+Task: TypeAlias = Job | NetworkJob
+Done: TypeAlias = Callable[[Task, str], None]  # a job, and why it failed; nothing: it did not
 
 
 class Executor(Protocol):
     """Who runs jobs."""
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs and say of each, in the calling thread, that it is done or why it failed.
 
         A job that fails does not stop the others. When this is interrupted, no job goes on.
@@ -103,7 +102,7 @@ def run_grid(jobs: Sequence[Job], *, workers: int, console: Console) -> list[Pat
 
 
 def run_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[Task],
     executor: Executor,
     *,
     console: Console,
@@ -121,7 +120,7 @@ def run_jobs(
         course.begin(f"{before} of {total} runs", total, before)
         ended = before
 
-        def note(job: Job, why: str) -> None:
+        def note(job: Task, why: str) -> None:
             nonlocal ended
             if why:
                 failed[job.path] = why
@@ -147,12 +146,12 @@ class Processes:
     tries: int = 2
     _started: list[ProcessPoolExecutor] = field(default_factory=list, repr=False, compare=False)
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs."""
-        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        ended: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[tuple[Task, str]] = queue.SimpleQueue()
         stop = threading.Event()
         threads = [
             threading.Thread(target=self._work, args=(waiting, ended, stop), daemon=True)
@@ -174,8 +173,8 @@ class Processes:
 
     def _work(
         self,
-        waiting: queue.SimpleQueue[Job],
-        ended: queue.SimpleQueue[tuple[Job, str]],
+        waiting: queue.SimpleQueue[Task],
+        ended: queue.SimpleQueue[tuple[Task, str]],
         stop: threading.Event,
     ) -> None:
         """One process at a time: so it is known which job it was at when it died."""
@@ -220,15 +219,28 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def attempt(job: Job) -> str:
+def attempt(job: Task) -> str:
     """Run one job and return why it failed, in words; nothing if it did not."""
     try:
-        run_job(job)
+        _run_at_home(job)
     except Exception as reason:
         words = " ".join(str(reason).split())
         ours = isinstance(reason, ClasswiseError)
         return words if ours and words else f"{type(reason).__name__}: {words}"
     return ""
+
+
+def _run_at_home(job: Task) -> None:
+    """Run a job where it is, or here for a while if it is kept at a URL."""
+    if job.home:
+        maker = None if isinstance(job, NetworkJob) else job.maker
+        names = [job.path.name, *([maker.path.name] if maker else [])]
+        with brought_here(job.home, names) as folder:
+            _run_at_home(job.moved(folder))
+    elif isinstance(job, NetworkJob):
+        job.run()
+    else:
+        run_job(job)
 
 
 def run_job(job: Job) -> None:
@@ -245,30 +257,15 @@ def run_job(job: Job) -> None:
     recipe = parse_recipe(job.recipe, imports=job.imports)
     given, data = _features(job)
     # Another study may be at the same run: wait for it, and find the run finished.
-    run = train(
-        recipe,
-        job.config,
-        out=job.path,
-        resume=True,
-        wait=True,
-        device=job.device,
-        quiet=True,
-        source=given,
-    )
+    run = train(recipe, job.config, out=job.path, resume=True, wait=True, device=job.device,
+                quiet=True, source=given)  # fmt: skip
     for audit in job.audits:
         weights = weights_meant(run.weights, audit.weights)
         if weights or not audit.weights:
-            wish = Wish(
-                str(job.path),
-                data=data,
-                attacks=audit.attacks,
-                weights=",".join(weights),
-                limit=audit.limit,
-                split=audit.split,
-                device=job.device,
-                quiet=True,
-            )
-            audit_target(wish)
+            audit_target(
+                Wish(str(job.path), data=data, attacks=audit.attacks, weights=",".join(weights),
+                     limit=audit.limit, split=audit.split, device=job.device, quiet=True)
+            )  # fmt: skip
         for name in weights if audit.similarity else ():
             similarity(
                 job.path, weights=name, split=audit.split, limit=audit.limit, device=job.device

@@ -19,12 +19,14 @@ from classwise.studies.effects import judge_claims
 from classwise.studies.effects_page import effects_artefact, effects_page
 from classwise.studies.finding import Reader
 from classwise.studies.found import NOT_RUN, Found, FoundRun
-from classwise.studies.grid import Job
+from classwise.studies.grid import Task
 from classwise.studies.planned import PlannedRun, plan
 from classwise.studies.records import has_record, keep_record
 from classwise.studies.runs_folder import RunsFolder, is_done, job_of, together
 from classwise.studies.scale import scale_of
 from classwise.studies.study import Study, load_study, study_names
+from classwise.studies.theirs import network_key
+from classwise.studies.theirs_planned import PlannedNetwork, Stand, networks_in, stand_of
 
 ALL = "all"
 EFFECTS = "effects"
@@ -39,19 +41,35 @@ class PlannedStudy:
     runs: tuple[PlannedRun, ...]
     wanted: tuple[PlannedRun, ...]
 
+    @property
+    def stand(self) -> Stand | None:
+        """Where networks of others can stand beside its runs; nothing where they cannot."""
+        try:
+            return stand_of(self.study, self.runs)
+        except ClasswiseError:
+            return None
+
 
 @dataclass(frozen=True)
 class Work:
     """What is to be done: jobs by the keys of their runs, and how many runs are there already."""
 
-    jobs: dict[str, Job]
+    jobs: dict[str, Task]
     runs: dict[str, PlannedRun]
     done: int
+    networks: tuple[PlannedNetwork, ...] = ()  # of other people, among the jobs
 
-    def on(self, device: str) -> Work:
-        """The same on a device."""
-        jobs = {key: replace(job, device=device) for key, job in self.jobs.items()}
-        return replace(self, jobs=jobs)
+    def on(self, device: str, url: str = "") -> Work:
+        """The same on a device, with runs that are kept at a URL."""
+        told = {key: replace(job, device=device, home=url) for key, job in self.jobs.items()}
+        return replace(self, jobs=told)
+
+    def beside(self, networks: Sequence[PlannedNetwork], folder: Path) -> Work:
+        """The same and networks of other people, as far as they are not audited yet."""
+        left = tuple(one for one in networks if not one.is_done(folder))
+        jobs = {**self.jobs, **{one.key: one.job(folder) for one in left}}
+        done = self.done + len(networks) - len(left)
+        return replace(self, jobs=jobs, done=done, networks=left)
 
 
 def plan_studies(
@@ -103,7 +121,7 @@ def work_of(studies: Sequence[PlannedStudy], kept: RunsFolder, imports: Sequence
     every = together(run for one in studies for run in one.wanted)
     order = sorted(every.items(), key=lambda pair: (pair[1].config.seed, bool(pair[1].maker)))
     left = {key: run for key, run in order if not is_done(run, kept)}
-    jobs = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
+    jobs: dict[str, Task] = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
     return Work(jobs, left, len(every) - len(left))
 
 
@@ -130,7 +148,9 @@ def write_page(planned: PlannedStudy, reader: Reader, pages: Path) -> tuple[Path
     study = planned.study
     folder, sections = pages / study.name, []
     with short_lock(folder, "writing a page"):
-        found = reader.found(study, planned.scale, planned.runs)
+        found, stand = reader.found(study, planned.scale, planned.runs), planned.stand
+        if stand is not None:
+            found = reader.beside(found, stand)
         for artefact in make_artefacts(found):
             files = write_artefact(artefact, planned.scale, folder)
             drawn = any(file.suffix == ".svg" for file in files)
@@ -208,6 +228,11 @@ def keep_records(
                 paths[there.path] = None
             if not run.lacking:
                 records.note_failure(run.key, kept.failure(run.key))
+        for path, about in networks_in(kept.folder, planned.stand) if planned.stand else ():
+            key = network_key(about)
+            records.note_failure(key, kept.failure(key))
+            if (path / "run.json").exists() and not kept.failure(key):
+                paths[path] = None
     wanted = [path for path in paths if not (new and has_record(path, folder))]
     return [keep_record(path, folder) for path in wanted]
 
@@ -239,4 +264,8 @@ def _provenance(found: Found) -> list[str]:
         else:
             cells += [str(one.run.about.get("identity", "")), made_with(one.run.about)]
         lines.append(f"| {' | '.join(markdown_text(cell) for cell in cells)} |")
+    if found.theirs:
+        lines += ["", "## Networks of others", ""]
+        told = [f"{one.labels['recipe']}: {one.words}" for one in found.theirs]
+        lines += [f"* {markdown_text(words)}" for words in told]
     return [*lines, ""]

@@ -1,7 +1,8 @@
-"""Runs of a study as tasks of Ray: on this machine, or on a cluster whose nodes share the folder.
+"""Runs of a study as tasks of Ray: on this machine, or on a cluster.
 
-A task is one run, as with processes. If its worker or node dies, Ray gives it to another one, which
-goes on from the run's last checkpoint.
+The nodes of a cluster share the folder of the runs, or reach the URL that they are kept at. A task
+is one run, as with processes. If its worker or node dies, Ray gives it to another one, which goes
+on from the run's last checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from classwise.errors import ClasswiseError
-from classwise.studies.grid import Done, Job, attempt
+from classwise.studies.grid import Done, Task, attempt
 
 MISSING = "--on ray needs Ray, which is not installed; run: pip install 'classwise[ray]'"
 
@@ -34,7 +35,7 @@ class OnRay:
     cpus: float = 1.0  # of each task
     gpus: float = 0.0
 
-    def run(self, jobs: Sequence[Job], done: Done) -> None:
+    def run(self, jobs: Sequence[Task], done: Done) -> None:
         """Run all jobs."""
         ray = _imported()
         with _begun(ray, self.address, math.ceil(self.workers * self.cpus)):
@@ -45,7 +46,7 @@ class OnRay:
             left = [replace(job, path=job.path.absolute(), threads=threads) for job in jobs]
             given = dict(zip((job.path for job in left), jobs, strict=True))
             self._look_for_folder(ray, left)
-            running: dict[Any, Job] = {}
+            running: dict[Any, Task] = {}
             while left or running:
                 while left and len(running) < self.workers:
                     job = left.pop(0)
@@ -63,10 +64,10 @@ class OnRay:
             first = next(iter(str(reason).strip().splitlines()), type(reason).__name__)
             return f"its worker died {self.tries} times: {first}"
 
-    def _look_for_folder(self, ray: Any, jobs: Sequence[Job]) -> None:
+    def _look_for_folder(self, ray: Any, jobs: Sequence[Task]) -> None:
         """Ask every node whether it sees the folder of the runs."""
-        if not self.address or not jobs:
-            return  # a Ray of our own is this machine
+        if not self.address or not jobs or jobs[0].home:
+            return  # a Ray of our own is this machine, and a URL is no folder
         home = jobs[0].path.parent
         home.mkdir(parents=True, exist_ok=True)
         sees = ray.remote(num_cpus=0)(_is_there)
@@ -76,11 +77,11 @@ class OnRay:
             if not ray.get(sees.options(resources={here: 0.001}).remote(home)):
                 raise ClasswiseError(
                     f"node {node['NodeManagerAddress']} does not see {home}; give --out a folder "
-                    "that all nodes share under one path"
+                    "that all nodes share under one path, or a URL such as s3://BUCKET/runs"
                 )
 
 
-def _task(job: Job) -> str:
+def _task(job: Task) -> str:
     return attempt(job)
 
 

@@ -28,10 +28,11 @@ from classwise.record.rows import VERSION, sql_types
 from classwise.record.shard_files import UNSEALED, digest, seal_file
 from classwise.record.shards import open_table, quoted, read_abouts
 from classwise.sealed import sealed_text
+from classwise.studies.theirs import THEIRS
 from classwise.texts import read_some
 
 LINES = ("history.jsonl", "watch.jsonl")
-COPIED = ("remarks.json",)
+COPIED = ("remarks.json", THEIRS)
 DIGITS = 6  # of numbers in lines: rates of classes are shares of some thousand images at most
 FOLDERS = ("groups", "truth", "similarity")  # small files beside an audit
 LEFT_OUT = {"logit_gap": "NULL", "iterations": "0", "broken_by": "NULL", "image": "NULL"}
@@ -52,7 +53,7 @@ def keep_record(run: Path, folder: Path) -> Path:
     for an instant between the two none, never a part of one.
     """
     about = read_run_json(run)
-    if "identity" not in about:
+    if "identity" not in about and not (run / THEIRS).exists():
         raise ClasswiseError(f"{run} is no training run; a record is made of one")
     target = folder / run.name
     # The lock stands beside the record, whose folder is replaced.

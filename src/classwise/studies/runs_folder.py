@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from pathlib import Path
@@ -18,7 +18,8 @@ from classwise.record.card import ledger_folder, read_run_json
 from classwise.record.shards import open_table, read_abouts
 from classwise.sealed import read_sealed, sealed_text
 from classwise.spelling import split_outside_brackets
-from classwise.studies.grid import AuditJob, Job, weights_meant
+from classwise.studies.audit_jobs import AuditJob
+from classwise.studies.grid import Job, weights_meant
 from classwise.studies.planned import PlannedRun, run_key
 from classwise.studies.spelled import spell_recipe
 from classwise.studies.study import Audit
@@ -184,15 +185,19 @@ def is_done(planned: PlannedRun, kept: RunsFolder) -> bool:
     if there is None or there.finished < there.epochs:
         return False
     try:
-        return all(_is_audited(there.path, planned.config, audit) for audit in planned.audits)
+        threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
+        there_are = Run(there.path).weights
+        return all(
+            is_audited(there.path, threat, audit, weights_meant(there_are, audit.weights))
+            for audit in planned.audits
+        )
     except ClasswiseError:  # damaged: the audit that is repeated will mend it, or say so
         return False
 
 
-def _is_audited(path: Path, config: TrainConfig, audit: Audit) -> bool:
-    threat = Threat.of(config.eps_of_judge, config.norm)
+def is_audited(path: Path, threat: Threat, audit: Audit, weights: Sequence[str]) -> bool:
+    """Whether a folder's ledger has all of an audit with these weights."""
     keys = {one.key for one in parse_conditions(",".join(audit.attacks), threat, own=False)}
-    weights = weights_meant(Run(path).weights, audit.weights)
     if audit.similarity and weights and not any((path / "similarity").glob("*.safetensors")):
         return False
     with open_table(ledger_folder(path)) as base:

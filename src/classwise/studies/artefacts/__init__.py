@@ -32,7 +32,7 @@ KINDS: dict[str, Kind] = {
     "classes": Kind(ClassesOptions, classes),
     "ranking": Kind(RankingOptions, ranking),
     "corruptions": Kind(CorruptionsOptions, corruptions),
-    "false-positives": Kind(FalsePositivesOptions, false_positives),
+    "false-positives": Kind(FalsePositivesOptions, false_positives, shows_theirs=True),
     "outputs": Kind(OutputsOptions, outputs),
     "factors": Kind(FactorsOptions, factors),
     "curves": Kind(CurvesOptions, curves),

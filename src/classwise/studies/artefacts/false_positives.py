@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from classwise.judging.metrics import ConditionReport
@@ -33,8 +34,9 @@ class FalsePositivesOptions(ArtefactOptions):
 def false_positives(found: Found, options: FalsePositivesOptions) -> Artefact:
     """A row per class: C_FPS, one-vs-rest accuracy and recall in every setting."""
     found = found.only(options.where)
-    settings = settings_of(found)
-    names = class_names(found, options.condition, options.weights)
+    shown = replace(found, runs=(*found.runs, *found.theirs))
+    settings = settings_of(shown)
+    names = class_names(shown, options.condition, options.weights)
     cells = {
         (what, one.label): [_cell(one, what, name, options) for name in names]
         for what in (SHARE, ONE_VS_REST, RECALL)
@@ -49,14 +51,15 @@ def false_positives(found: Found, options: FalsePositivesOptions) -> Artefact:
             for number, name in enumerate(names)
         ),
         notes=(
-            *notes_of(found, (options.condition,), (options.weights,)),
+            *notes_of(shown, (options.condition,), (options.weights,)),
             f"Under {condition_words(found, options.condition)}. C_FPS: of all mistakes, the share "
             "that was called this class; they sum to 100 %.",
             "One-vs-rest accuracy, (TP + TN) / N, is 1 − 1/K in data of K equal classes for one "
             "that is never named; recall is the share of its own images that are recognised.",
+            *(f"{one.labels['recipe']}: {one.words}." for one in found.theirs),
             *((options.note,) if options.note else ()),
         ),
-        figure=_figure(settings, names, cells),
+        figure=_figure(settings, names, cells, len(settings) - len(found.theirs)),
     )
 
 
@@ -92,8 +95,9 @@ def _figure(
     settings: Sequence[Setting],
     names: tuple[str, ...],
     cells: dict[tuple[str, str], list[Cell]],
+    ours: int,
 ) -> Figure:
-    """C_FPS of every setting; one-vs-rest accuracy beside recall as means over settings."""
+    """C_FPS of every setting; one-vs-rest accuracy beside recall as means over ours, the first."""
     shares = Figure(
         "bars",
         "class",
@@ -103,7 +107,7 @@ def _figure(
         level=1 / len(names),
     )
     both = tuple(
-        Series(f"{what}, mean", names, _means([cells[what, one.label] for one in settings]))
+        Series(f"{what}, mean", names, _means([cells[what, one.label] for one in settings[:ours]]))
         for what in (ONE_VS_REST, RECALL)
     )
     rates = Figure("bars", "class", "rate", both, title="two ways to rate a class")

@@ -1,0 +1,42 @@
+"""Which options of `classwise study` go together: what would have no effect is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from classwise.errors import ClasswiseError
+
+
+def refuse_idle(idle: Mapping[str, object], beside: str) -> None:
+    """Refuse what was given and would not be used."""
+    for option, given in idle.items():
+        if given not in (None, False, [], ()):
+            raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")
+
+
+def refuse_urls(places: Mapping[str, Path | None]) -> None:
+    """Refuse a URL where a folder is meant: it would be taken for one of that name."""
+    for option, place in places.items():
+        if place is not None and place.parts[:1] and place.parts[0].endswith(":"):
+            raise ClasswiseError(
+                f"{option} {place}: only --out may be a URL; give a folder of this machine"
+            )
+
+
+def check_records(source: Path, idle: Mapping[str, object]) -> None:
+    """Refuse what records alone have no use for, and a folder that is not there."""
+    refuse_idle(idle, f"--from {source}")
+    if not source.is_dir():
+        raise ClasswiseError(
+            f"--from {source}: there is no such folder of records; keep some with --records"
+        )
+
+
+def place_of_digits(
+    names: list[str], folder: str | None, idle: Mapping[str, object]
+) -> Path | None:
+    """The folder of a study of digits, which stands alone; nothing where it is the usual one."""
+    url = "://" in (folder or "")
+    refuse_idle({"another study": len(names) > 1, "a URL as --out": url, **idle}, names[0])
+    return Path(folder) if folder else None
