@@ -102,7 +102,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         report = findings(
             plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
         )
-        report.about["images"] = words
+        report.about["images"] = "; ".join(filter(None, [words, plan.limits]))
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits
