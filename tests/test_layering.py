@@ -35,8 +35,8 @@ WALK = {
     ),
     "data": (
         "places memory attributes ahead mapped store notes labels dataset from_arrays batches "
-        "view loaders splits augment idbh pictures decoding mending cache decoded listing "
-        "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
+        "view loaders splits augment idbh pictures decoding mending cache meanwhile decoded "
+        "listing naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
         "tiny_imagenet imagenet sprites download longtail madeup pooled arrays array_files "
         "from_python hub sources"
     ),
