@@ -45,8 +45,8 @@ WALK = {
     ),
     "models": (
         "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
-        "attention zoo __init__ misfits card functions code_files penultimate asking at_once "
-        "outputs blackbox averaged preparation prepared layouts fitting twin "
+        "attention pickled logits_of zoo __init__ misfits card functions code_files penultimate "
+        "asking at_once outputs blackbox averaged preparation prepared layouts fitting twin "
         "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_network "
         "subject"
     ),
