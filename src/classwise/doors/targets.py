@@ -75,7 +75,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
-            images.pixels[:2],
+            images.pixels if data.rows is None else images.pixels.take(data.rows),
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
