@@ -35,8 +35,8 @@ WALK = {
     ),
     "data": (
         "places memory attributes ahead mapped store notes labels dataset from_arrays batches "
-        "view loaders splits augment idbh pictures decoding mending cache decoded listing "
-        "naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
+        "view loaders splits augment idbh pictures decoding mending cache meanwhile decoded "
+        "listing naming folder labelled unpickle archives official cifar idx mat svhn stl10 "
         "tiny_imagenet imagenet sprites download longtail madeup pooled arrays array_files "
         "from_python hub sources"
     ),
@@ -45,10 +45,10 @@ WALK = {
     ),
     "models": (
         "rectifier layout extra classifier small resnet wideresnet plain densenet inception "
-        "attention zoo __init__ misfits card functions code_files penultimate asking at_once "
-        "outputs blackbox averaged preparation prepared layouts fitting twin "
-        "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_network "
-        "subject"
+        "attention pickled logits_of zoo __init__ misfits card functions code_files penultimate "
+        "asking at_once outputs blackbox averaged preparation prepared layouts fitting twin "
+        "onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes onnx_running "
+        "onnx_converted onnx_network subject"
     ),
     "attacks": (
         "projection ball threat losses stops targets pgd inner features carried judged "

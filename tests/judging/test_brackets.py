@@ -16,8 +16,9 @@ from classwise.auditing.flags import check_records
 from classwise.classes.counts import ClassCounts
 from classwise.judging.audits import read_ledger
 from classwise.judging.metrics import ClassReport, ConditionReport
-from classwise.judging.smoothed import Drawn
+from classwise.judging.smoothed import Bracket, Drawn
 from classwise.record.rows import Predictions
+from classwise.report.brackets import rows_of
 from classwise.report.classes import csv_table
 from classwise.report.tables import latex_table, markdown_table
 
@@ -53,8 +54,8 @@ def test_a_bracket_holds_both_shares_and_where_the_truth_lies(audited):
     assert (found.certified, found.attacked) == (proof, attack)
     rows = {row["class"]: row for row in found.records()}
     assert rows["none"] == {
-        "class": "none", "n": 0, "abstained": 0, "certified": None, "attacked": None,
-        "low": None, "high": None,
+        "class": "none", "n": 0, "attacked_n": 0, "abstained": 0, "certified": None,
+        "attacked": None, "low": None, "high": None,
     }  # fmt: skip
     for k, name in enumerate(NAMES[:2]):
         row, n = rows[name], (30, 20)[k]
@@ -67,6 +68,22 @@ def test_a_bracket_holds_both_shares_and_where_the_truth_lies(audited):
         assert row["low"] == pytest.approx((low - 0.01) / 0.99)
         assert row["high"] == pytest.approx(min(1, high / 0.98))
         assert row["low"] < row["certified"] <= row["attacked"] <= row["high"]
+
+
+def test_an_attack_on_fewer_images_bounds_what_it_has_seen(audited):
+    _, report = audited
+    (whole,) = report.brackets
+    counts = whole.attacked.counts.confusion.clone()
+    counts[1] = 0
+    counts[0] = torch.tensor([6, 2, 0])
+    fewer = Bracket(whole.certified, replace(whole.attacked, counts=ClassCounts(counts)))
+    near, far, _ = fewer.records()
+    assert (near["n"], near["attacked_n"], near["attacked"]) == (30, 8, 0.75)
+    assert (far["n"], far["attacked_n"], far["attacked"], far["high"]) == (20, 0, None, 1.0)
+    assert far["low"] == whole.records()[1]["low"]
+    said = {cells[0]: cells for cells in rows_of(fewer)}
+    assert said["<b>near"][1] == "30, 8"
+    assert said["far"][1::2] == ["20, 0", "no samples", f"{100 * far['low']:.1f}–100.0"]
 
 
 def test_abstentions_and_short_radii_are_counted_apart(audited):

@@ -148,12 +148,14 @@ class TestMeanErrors:
         assert found.relative_mce is None
         assert words in found.missing
 
-    def test_no_relative_one_without_clean_images(self):
+    def test_no_relative_one_without_the_same_clean_images(self):
         report, *_ = made_up(C15, classes=1000, count=1000)
-        alone = ClassReport([one for one in report.values() if one.kind != "clean"])
-        found = corruption_report(alone)
-        assert found.mce is not None
-        assert found.relative_mce is None
+        rest, more = [one for one in report.values() if one.kind != "clean"], [*range(1000)] * 2
+        for clean in ([], [condition("clean", more, more, 1000, kind="clean")]):
+            found = corruption_report(ClassReport([*clean, *rest]))
+            assert (found.mce is None, found.relative_mce) == (False, None)
+        audit = AuditedWeights("run", "at", "last", "test", ClassReport([*clean, *rest]))
+        assert "No relative mCE" in " ".join(apart([audit])[1][0].words)
 
 
 def test_few_corruptions_stand_among_the_others():

@@ -106,6 +106,7 @@ class Condition:
     attack: Attack | None = None
     threat: Threat | None = None  # an attack has one
     seed: int = 0
+    limit: int = 0  # so many of an audit's images, balanced; 0 is all. No verdict depends on it
 
     @property
     def name(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from classwise.attacks.attack_names import KNOWN_ATTACKS, parse_attack
@@ -23,6 +25,9 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.models import import_object
 from classwise.spelling import parse_call, parse_eps, split_outside_brackets
 
+# `pgd-10 on 200`; what stands inside brackets is no number of images
+_ON = re.compile(r"(?P<condition>.*?)(?:^|\s)on\s+(?P<many>[^\s()<>]+)\s*", re.DOTALL)
+
 
 def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = False) -> Condition:
     """Read one condition: `clean`, an attack, a corruption or transform, or that and an attack.
@@ -33,6 +38,11 @@ def parse_condition(text: str, threat: Threat, seed: int = 0, *, own: bool = Fal
     >>> parse_condition("pgd-20(eps=4/255)", Threat.of("8/255")).threat.radius == 4 / 255
     True
     """
+    if _ON.fullmatch(text):
+        raise ClasswiseError(
+            f"{text}: a condition has images of its own, as in pgd-10 on 200, only where an audit "
+            "names its attacks; leave the number out here"
+        )
     first, *rest = split_outside_brackets(text, ">")
     if len(rest) > 1:
         raise ClasswiseError(f"{text}: write at most one transform and one attack, as A>pgd-20")
@@ -60,14 +70,14 @@ def parse_conditions(
 ) -> tuple[Condition, ...]:
     """Read a comma-separated list, or a list of names, attack objects, transforms and conditions.
 
-    None may appear twice.
+    None may appear twice. `own` also allows a number of images, as in `pgd-10 on 200`.
 
     >>> [one.name for one in parse_conditions("clean, suite(apgd-ce,square)", Threat.of(0.1))]
     ['clean', 'suite(apgd-ce,square)']
     """
     given = split_outside_brackets(attacks, ",") if isinstance(attacks, str) else attacks
     parsed = tuple(
-        parse_condition(one.strip(), threat, seed, own=own)
+        _parse_limited(one.strip(), threat, seed, own)
         if isinstance(one, str)
         else _given(one, threat, seed)
         for one in given
@@ -78,6 +88,21 @@ def parse_conditions(
     if len({one.name for one in parsed}) < len(parsed):
         raise ClasswiseError(f"an attack is named twice in {', '.join(a.name for a in parsed)}")
     return parsed
+
+
+def _parse_limited(text: str, threat: Threat, seed: int, own: bool) -> Condition:
+    """Read one condition, and the number of images that it is for."""
+    said = _ON.fullmatch(text) if own else None
+    if said is None:
+        return parse_condition(text, threat, seed, own=own)
+    name, many = said["condition"].strip(), said["many"]
+    if not name:
+        raise ClasswiseError(f"{text!r}: name what is asked about them, as in pgd-10 on {many}")
+    if not re.fullmatch("[1-9][0-9]{0,17}", many):
+        raise ClasswiseError(
+            f"{text}: give a whole number of images from 1 up, as in {name} on 200, or leave it out"
+        )
+    return replace(parse_condition(name, threat, seed, own=own), limit=int(many))
 
 
 def known_condition(one: Any) -> Condition | None:

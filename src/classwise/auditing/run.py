@@ -108,6 +108,8 @@ def run_audit(
 ) -> list[Predictions]:
     """Verdicts under every condition of a plan, in its order, on its images in theirs.
 
+    A condition with a limit is asked about so many of them (`plan.part_of`).
+
     What the record holds is not judged again; every piece of what it lacks is on disk before the
     next begins, unless the record is gathering. If the model raises, what was judged stays and the
     error names the samples. With `tidy` a condition's shards become one file at its end. `paces`
@@ -118,8 +120,9 @@ def run_audit(
         record.open(plan.conditions)
     with plan.subject.asked():
         for condition in plan.conditions:
+            part = plan.part_of(condition)
             pace = paces.setdefault(condition.name, Pace())
-            found.append(_complete(plan, condition, record, listener, pace))
+            found.append(_complete(part, condition, record, listener, pace))
             if record is not None and tidy:
                 record.tidy(condition)
     return found

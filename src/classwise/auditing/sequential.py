@@ -206,12 +206,17 @@ def audit_partly(
 
     Its steps are small: their verdicts are written every `HELD` seconds, and at the end.
     """
+    if plan.limits:
+        raise ClasswiseError(
+            f"{limits}: images are chosen as the audit goes, so no condition can have a number of "
+            f"its own ({plan.limits}); leave that out, or give --limit for all conditions"
+        )
     known = np.arange(0)
     if record is not None:
         known = record.known(plan.conditions, plan.data.numbers)
         # Rows that are kept before the end must not pass for an audit if there is no end.
         begun = f"{limits}: broken off before there was an answer; audit again, or in full"
-        record.remark(record.notes(plan.conditions, plan.data, len(plan.data.labels), begun))
+        record.remark(record.notes(plan.asked, len(plan.data.labels), begun))
     listener.begin(f"{limits}: at most", len(plan.data))
     paces: dict[str, Pace] = {}
 

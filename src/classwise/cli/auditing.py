@@ -55,7 +55,10 @@ def audit(
     data: Annotated[str | None, typer.Option(help="Data set. (default: the run's)")] = None,
     attacks: Annotated[
         str | None,
-        typer.Option(help="Names, such as clean,pgd-20(eps=4/255). (default: clean,pgd-20)"),
+        typer.Option(
+            help='Names, such as clean,pgd-20(eps=4/255), or "clean,pgd-20 on 200", which attacks '
+            "200 of the images. (default: clean,pgd-20)"
+        ),
     ] = None,
     corruptions: options.Corruptions = None,
     severity: options.Severity = None,
@@ -83,7 +86,10 @@ def audit(
         str, typer.Option(help="test, train or all. (default: what it was not trained on)")
     ] = "",
     limit: Annotated[
-        int, typer.Option(help="So many images, as many of each class; 0 is all.", min=0)
+        int,
+        typer.Option(
+            help="So many images, as many of each class, under all conditions; 0 is all.", min=0
+        ),
     ] = 0,
     minutes: Annotated[
         float | None,

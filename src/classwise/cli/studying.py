@@ -16,8 +16,8 @@ from classwise.cli.studying_checked import (
     refuse_idle,
     refuse_urls,
 )
-from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.cli.studying_costs import print_costs
+from classwise.cli.studying_digits import DIGITS, make_tables
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classwise.data.decoding import Shard, Target
-from classwise.data.mapped import Mapped
+from classwise.data.mapped import Growing, Mapped
 from classwise.data.mending import Mending
 from classwise.data.pictures import Fit, pillow
 from classwise.data.places import cache_folder
@@ -178,15 +178,19 @@ class Cache:
         append(self.pictures.place / LOG, (json.dumps(seal(said)) + "\n").encode())
         self.shards[shard.first] = shard
 
-    def mapped(self) -> Mapped:
-        """The images, each verified when it is first read."""
+    def mapped(self, growing: Growing | None = None) -> Mapped:
+        """The images, each verified when it is first read; of some that are `growing`, also now."""
         place = self.pictures.place
         # "c": changes stay in memory; torch warns about arrays it may not write to.
         array: NDArray[np.uint8] = np.memmap(place / IMAGES, np.uint8, "c", shape=self.shape)
-        firsts = range(0, len(self.pictures.files), self.step)
-        sums = [one for first in firsts for one in self.shards[first].sums]
-        mending = Mending(place / IMAGES, np.array(sums, np.uint32), self.pictures)
-        return Mapped(array, mending, self.pictures.fingerprint, place / NOTES)
+        if growing is None:
+            firsts = range(0, len(self.pictures.files), self.step)
+            every = [one for first in firsts for one in self.shards[first].sums]
+            sums = np.array(every, np.uint32)
+        else:
+            sums = growing.sums
+        mending = Mending(place / IMAGES, sums, self.pictures)
+        return Mapped(array, mending, self.pictures.fingerprint, place / NOTES, growing)
 
 
 def check_room(place: Path, size: int) -> None:

@@ -116,14 +116,25 @@ class Dataset:
     @cached_property
     def content_hash(self) -> str:
         """Sixteen hex digits that change with any pixel, label or name, `mirrored` and `moved`."""
-        more = self._said + self.labels.numpy().tobytes()
-        return noted(self.pixels, "content hash", more, self._content_hash)
+        return self.find_hash()
 
     @cached_property
     def channel_statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
-        means, deviations = noted(self.pixels, "channel statistics", b"", self._channel_statistics)
+        means, deviations = self.find_statistics()
         return tuple(means), tuple(deviations)
+
+    def find_hash(self) -> str:
+        """The content hash as it is noted, or found now, on any thread.
+
+        Python 3.11 lets one thread at a time find a cached property, whosever it is.
+        """
+        more = self._said + self.labels.numpy().tobytes()
+        return noted(self.pixels, "content hash", more, self._content_hash)
+
+    def find_statistics(self) -> list[list[float]]:
+        """Means and deviations of the channels as they are noted, or found now, on any thread."""
+        return noted(self.pixels, "channel statistics", b"", self._channel_statistics)
 
     def subset(self, index: Tensor) -> Dataset:
         """Keep the samples at `index`, in that order, without a copy; the classes stay the same."""

@@ -13,6 +13,7 @@ import torch
 
 from classwise.data.cache import Cache, NoCache, Pictures, check_room
 from classwise.data.decoding import MANY, Crew, Decode, Shard, decode_all, decode_rows, workers_for
+from classwise.data.meanwhile import Meanwhile, Questions
 from classwise.data.memory import empty_images, fits
 from classwise.data.store import Place
 from classwise.errors import ClasswiseError
@@ -45,14 +46,17 @@ class Decoded:
         return rows[~torch.isin(rows, torch.tensor(sorted(self.bad)).long())]
 
 
-def decoded(cache: Cache, box: tuple[int, int], tell: Tell, advance: Advance) -> Decoded:
+def decoded(
+    cache: Cache, box: tuple[int, int], tell: Tell, advance: Advance, questions: Questions
+) -> Decoded:
     """The images of some pictures, decoded now unless the cache has them.
 
-    `tell` takes a line for the user, `advance` how many more pictures are done.
+    `tell` takes a line for the user, `advance` how many more pictures are done. `questions` that
+    need all images are answered on the way.
     """
     size = len(cache.pictures.files) * 3 * math.prod(box)
     try:
-        return _kept(cache, box, tell, advance)
+        return _kept(cache, box, tell, advance, questions)
     except NoCache as reason:
         if not fits(size, torch.device("cpu")):
             raise ClasswiseError(
@@ -67,17 +71,23 @@ def decoded(cache: Cache, box: tuple[int, int], tell: Tell, advance: Advance) ->
     return _in_memory(cache.pictures, box, advance)
 
 
-def _kept(cache: Cache, box: tuple[int, int], tell: Tell, advance: Advance) -> Decoded:
+def _kept(
+    cache: Cache, box: tuple[int, int], tell: Tell, advance: Advance, questions: Questions
+) -> Decoded:
+    images = None
     if not cache.complete:
         check_room(cache.pictures.place, 0)
         with cache.lock() as lock:
             cache = Cache.of(cache.pictures)  # somebody else may have been at work meanwhile
             if not cache.complete:
-                for shard in _decode_missing(cache, box, tell):
-                    lock.check()
-                    cache.add(shard)
-                    advance(len(shard.sums))
-    return Decoded.of(cache.mapped(), cache.shards)
+                with Meanwhile(cache, questions) as meanwhile:
+                    for shard in _decode_missing(cache, box, tell):
+                        lock.check()
+                        cache.add(shard)
+                        meanwhile.add(shard)
+                        advance(len(shard.sums))
+                images = meanwhile.images  # what was read of them meanwhile has been verified
+    return Decoded.of(cache.mapped() if images is None else images, cache.shards)
 
 
 def _decode_missing(cache: Cache, box: tuple[int, int], tell: Tell) -> Iterator[Shard]:

@@ -21,10 +21,11 @@ from classwise.data.cache import Cache, Pictures
 from classwise.data.dataset import Dataset, DataSource, check_flag
 from classwise.data.decoded import decoded
 from classwise.data.listing import Listing, counted, few, list_parts
+from classwise.data.mapped import Mapped
 from classwise.data.naming import named_by_file, with_groups
 from classwise.data.pictures import Fit, NotAnImage, picture_size, pillow
 from classwise.data.splits import held_out
-from classwise.data.store import Stored
+from classwise.data.store import Place, Stored
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import given_path
 from classwise.limits import MOST_PIXELS
@@ -32,6 +33,12 @@ from classwise.terminal import Terminal
 
 T = TypeVar("T")
 R = TypeVar("R")
+# What becomes of the images of a part: the sets that are trained on, or audited.
+Used = Callable[[Dataset], Sequence[Dataset]]
+
+
+def _as_it_is(data: Dataset) -> Sequence[Dataset]:
+    return (data,)
 
 
 @dataclass(frozen=True)
@@ -87,21 +94,35 @@ def open_listings(
     `whole` is the attribute whose groups no split divides.
     """
     pillow(f"{kind}:PATH")
-    sets = decode_parts(kind, root, parts, how, whole)
+
+    def divided(every: Dataset) -> Sequence[Dataset]:
+        source = held_out(label, every)
+        return source.train, source.test
+
+    used = _as_it_is if len(parts) > 1 else divided
+    sets = decode_parts(kind, root, parts, how, whole, used)
     return held_out(label, sets[0]) if len(sets) == 1 else DataSource(label, sets[0], sets[1])
 
 
 def decode_parts(
-    kind: str, root: Path, parts: Sequence[Listing], how: Looks, whole: str = ""
+    kind: str,
+    root: Path,
+    parts: Sequence[Listing],
+    how: Looks,
+    whole: str = "",
+    used: Used = _as_it_is,
 ) -> list[Dataset]:
-    """The images of each part, all of one size."""
-    reader, box = _Reader(root, how.fit, kind), box_of(how.size, how.spare)
+    """The images of each part, all of one size.
+
+    Hash and statistics of what will be `used` of a part are found while it is decoded.
+    """
+    reader, box = _Reader(root, how, kind, used), box_of(how.size, how.spare)
     with warnings.catch_warnings(action="ignore"), reader.progress:  # Pillow's, about odd files
         caches = [Cache.of(Pictures(part.folder, part.files, box, how.fit)) for part in parts]
         box = box or _known_size(caches)
         box = box or reader.common_size([file for part in parts for file in part.files])
         sets = [
-            reader.decode(part, cache, box, how, whole)
+            reader.decode(part, cache, box, whole)
             for part, cache in zip(parts, caches, strict=True)
         ]
     if reader.bad and not how.skip_bad:
@@ -115,8 +136,8 @@ def decode_parts(
 class _Reader:
     """Decodes files on all cores, and remembers what was odd about them."""
 
-    def __init__(self, root: Path, fit: Fit, kind: str) -> None:
-        self.root, self.fit, self.kind = root, fit, kind
+    def __init__(self, root: Path, how: Looks, kind: str, used: Used) -> None:
+        self.root, self.how, self.kind, self.used = root, how, kind, used
         self.kinds: Counter[str] = Counter()
         self.bad: list[str] = []
         self.console = Terminal(stderr=True)
@@ -124,26 +145,33 @@ class _Reader:
             console=self.console, transient=True, disable=not self.console.is_terminal
         )
 
-    def decode(
-        self, part: Listing, cache: Cache, box: tuple[int, int], how: Looks, whole: str
-    ) -> Dataset:
+    def decode(self, part: Listing, cache: Cache, box: tuple[int, int], whole: str) -> Dataset:
         """Decode every file, each into its own row; leave out what cannot be decoded."""
+
+        def of(images: Place) -> Dataset:
+            return Dataset(
+                Stored.of(images, spare=self.how.spare),
+                torch.tensor(part.labels).long(),
+                part.class_names,
+                mirrored=self.how.mirrored,
+                moved=self.how.moved,
+                attributes=Attributes.of(part.attributes, whole),
+            )
+
+        def questions(images: Mapped) -> list[Callable[[], object]]:
+            sets = self.used(of(images))
+            return [*(one.find_hash for one in sets), sets[0].find_statistics]
+
         words = f"decoding {part.folder.name}"
         task = self.progress.add_task(
             escape(words), total=len(part.files), visible=not cache.complete
         )
-        found = decoded(cache, box, self._say, partial(self.progress.advance, task))
+        advance = partial(self.progress.advance, task)
+        found = decoded(cache, box, self._say, advance, questions)
         self.kinds += found.kinds
         for row, why in sorted(found.bad.items()):
             self.bad.append(f"{self._short(part.files[row])} ({why})")
-        data = Dataset(
-            Stored.of(found.images, spare=how.spare),
-            torch.tensor(part.labels).long(),
-            part.class_names,
-            mirrored=how.mirrored,
-            moved=how.moved,
-            attributes=Attributes.of(part.attributes, whole),
-        )
+        data = of(found.images)
         return data.subset(found.good) if found.bad else data
 
     def common_size(self, files: Sequence[Path]) -> tuple[int, int]:

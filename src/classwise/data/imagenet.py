@@ -70,10 +70,15 @@ def imagenet(
     called = names_of(list(synsets), table.words)
     above = _superclasses(synsets, table.above)
     trains = replace(how, spare=SPARE if spare is None and size == SIDE else how.spare)
+
+    def with_names(data: Dataset) -> list[Dataset]:
+        return [replace(data, class_names=called, **above)]
+
     sets = [
-        replace(one, class_names=called, **above)
+        one
         for listing, looks in zip(parts, [trains, how][-len(parts) :], strict=True)
-        for one in decode_parts("imagenet", root, [listing], looks)
+        for data in decode_parts("imagenet", root, [listing], looks, used=with_names)
+        for one in with_names(data)
     ]
     train = sets[0] if len(sets) > 1 else _none_of(sets[0])
     return DataSource("imagenet", train, sets[-1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,18 +21,63 @@ Rows: TypeAlias = NDArray[np.int64]
 Watch: TypeAlias = Callable[[Rows, Pixels], None]
 
 
+class Abandoned(Exception):
+    """Images that somebody waits for will never be written."""
+
+
+class Growing:
+    """Which images of a file that is still being written are there, and their checksums."""
+
+    def __init__(self, count: int) -> None:
+        self.sums = np.zeros(count, np.uint32)
+        self._there = np.zeros(count, bool)
+        self._left, self._given_up = count, False
+        self._changed = threading.Condition()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all images are there."""
+        return not self._left
+
+    def reach(self, first: int, sums: Sequence[int]) -> None:
+        """These images are there from now on."""
+        rows = slice(first, first + len(sums))
+        with self._changed:
+            self.sums[rows] = sums
+            self._there[rows] = True
+            self._left = int((~self._there).sum())
+            self._changed.notify_all()
+
+    def wait(self, rows: Rows) -> None:
+        """Wait until these are there; an error if they never will be."""
+        if self.whole:
+            return
+        with self._changed:
+            self._changed.wait_for(lambda: self._given_up or bool(self._there[rows].all()))
+            if not self._there[rows].all():
+                raise Abandoned
+
+    def abandon(self) -> None:
+        """Nothing more will come."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+
+
 @dataclass(frozen=True, eq=False)
 class Mapped:
     """Images (n×c×h×w) in a mapped file.
 
     `watch` sees every image that is read. `known_by` changes whenever the file does; what takes
-    long to find out about the images is then kept in `notes`.
+    long to find out about the images is then kept in `notes`. Images of a file that is `growing`
+    are waited for.
     """
 
     array: Pixels
     watch: Watch | None = None
     known_by: str = ""
     notes: Path | None = None
+    growing: Growing | None = None
 
     def __len__(self) -> int:
         return len(self.array)
@@ -54,6 +100,8 @@ class Mapped:
     def __getitem__(self, index: Tensor) -> Tensor:
         """Read the images at `index`, by one thread and without Python's lock."""
         rows = index.numpy()
+        if self.growing is not None:
+            self.growing.wait(rows)
         self.expect(rows)
         found = np.take(self.array, rows, axis=0)
         if self.watch is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from classwise.terminal import Terminal
 
 LONG = 4 * 10**9  # bytes from which the user wants to know what takes so long
 MOST_NOTES = 100  # of one file of images; the oldest go
+_ONE_AT_A_TIME = threading.Lock()  # who adds to notes must not lose what another adds
 T = TypeVar("T")  # something that JSON gives back as it was
 
 
@@ -42,13 +44,14 @@ def noted(images: Stored, what: str, more: bytes, find: Callable[[], T]) -> T:
     if key in before:
         known: T = before[key]
         return known
-    if images.nbytes > LONG:
+    written = all(one.growing is None or one.growing.whole for one in places)
+    if images.nbytes > LONG and written:
         words = f"{images.nbytes / 1e9:.0f} GB are read once for their {what}, which is noted then"
         Terminal(stderr=True).print(words, highlight=False)
     found = find()
-    kept = dict(list({**_read(path), key: found}.items())[-MOST_NOTES:])
-    with contextlib.suppress(ClasswiseError):  # nobody may write there: it is found anew next time
-        write_atomically(path, sealed_text(kept))
+    with _ONE_AT_A_TIME, contextlib.suppress(ClasswiseError):
+        kept = dict(list({**_read(path), key: found}.items())[-MOST_NOTES:])
+        write_atomically(path, sealed_text(kept))  # or, where nobody may, it is found anew
     return found
 
 

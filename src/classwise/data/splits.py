@@ -77,10 +77,19 @@ def balanced_subset(labels: Tensor, count: int, seed: int = 0) -> Tensor:
         return torch.arange(len(labels))
     if count < 1:
         raise ClasswiseError(f"cannot take {count} samples; give a number from 1 up")
+    return balanced_order(labels, seed)[:count].sort().values
+
+
+def balanced_order(labels: Tensor, seed: int = 0) -> Tensor:
+    """All samples, one of every class first, then a second of every class, and so on.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 0, 1])
+    >>> labels[balanced_order(labels)[:2]].sort().values.tolist()
+    [0, 1]
+    """
     shuffled = Draws(seed, "subset").order(len(labels)).argsort()
-    # One sample of every class first, then a second of every class, and so on.
     rounds = rank_within_class(labels, shuffled) * len(labels) + shuffled
-    return rounds.argsort()[:count].sort().values
+    return rounds.argsort()
 
 
 def rank_within_class(labels: Tensor, key: Tensor) -> Tensor:

@@ -60,14 +60,14 @@ def audit(
 
     The model may be a torch module or a function, or the path of an ONNX file; it is used in eval
     mode on its own device and left as it was. A function without gradients is a black box: only
-    `clean`, `square` and `smoothing` can be run. Images are uint8 or floats in [0, 1], shaped (n,
+    `clean`, `square` and `smoothing` run. Images are uint8 or floats in [0, 1], shaped (n,
     channels, height, width), with `channels_last` (n, height, width, channels); a DataLoader or
     data set of torch, unshuffled, stands for images and labels. `attacks` are names, attack objects
-    of ours, torchattacks, foolbox or ART, or image transforms of your own; `eps` is one radius, or
-    one per image; `repeat` audits the mean of so many passes of a model that draws random numbers.
-    `groups` are attributes of the images (docs/groups.md), `true_labels` lists of labels of which
-    any is right (`report.relabelled`). `normalise`, `resize`, `crop` and `channels` are what the
-    model expects and does not do itself, `output` is where its logits are (docs/models.md).
+    of ours, torchattacks, foolbox or ART, or your own image transforms; `pgd-10 on 200` attacks so
+    many, balanced. `eps` is one radius, or one per image; `repeat` audits the mean of so many
+    passes of a random model. `groups` are attributes of the images (docs/groups.md), `true_labels`
+    lists of labels of which any is right (`report.relabelled`). `normalise`, `resize`, `crop` and
+    `channels` are what it expects and does not do itself, `output` has its logits (docs/models.md).
 
     With `out` the verdicts are kept in that folder: what it holds is not attacked again. `name` is
     what reports call the model; a function must have one, another whenever it answers differently.

@@ -174,10 +174,12 @@ class AutoAttack:
                 "classwise, or parsed conditions that are attacks alone"
             )
         own = found.threat or threat
-        if (own.ball, own.stated, found.seed) != (threat.ball, threat.stated, self.seed):
+        shared = (threat.ball, threat.stated, self.seed, 0)
+        if (own.ball, own.stated, found.seed, found.limit) != shared:
             raise ClasswiseError(
-                f"{found.name} in attacks_to_run has another eps, norm or seed than AutoAttack, "
-                "whose attacks share them; make it with the same ones, or give its name"
+                f"{found.name} in attacks_to_run has another eps, norm, seed or number of images "
+                "than AutoAttack, whose attacks share them; make it with the same ones, or give "
+                "its name"
             )
         return found.attack
 

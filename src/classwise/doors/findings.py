@@ -46,7 +46,7 @@ def findings(
     else:
         seen += check_records(record.everything(), names)
         record.remark(
-            record.notes(plan.conditions, plan.data, len(plan.data.labels), note),
+            record.notes(plan.asked, len(plan.data.labels), note),
             [str(flag) for flag in seen],
             None if probed is None else [str(flag) for flag in probed],
         )

@@ -75,7 +75,7 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         model = model.to(home) if isinstance(model, nn.Module) else model
         subject = Subject.of(
             model,
-            images.pixels[:2],
+            images.pixels if data.rows is None else images.pixels.take(data.rows),
             images.num_classes,
             width=wish.batch_size,
             passes=wish.repeat,
@@ -102,8 +102,8 @@ def audit_target(wish: Wish) -> list[AuditedWeights]:
         report = findings(
             plan, found, record, groupings, truth, partly=partly, probed=probed, looks=looks
         )
-        part = "" if partly is None or partly.whole else f"{len(partly.found[0].sample)} of "
-        report.about["images"] = part + words
+        few = "" if partly is None or partly.whole else f"{len(partly.found[0].sample)} of "
+        report.about["images"] = "; ".join(filter(None, [few + words, plan.limits]))
         run_name = place.folder.name if place.folder else wish.target
         audits.append(AuditedWeights(run_name, recipe, name, split, report, partly))
     return audits

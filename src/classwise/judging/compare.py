@@ -55,6 +55,7 @@ class Difference:
     level: float = 0.95
     unpaired: int = 0  # samples that only one of the two was asked about
     grouping: str = CLASS
+    images: int = 0  # that both were asked about
 
     @cached_property
     def worst(self) -> Change:
@@ -119,7 +120,7 @@ class Difference:
         return f"{better} {noun} better, {worse} worse, {len(self.undecided)} undecided"
 
     def __str__(self) -> str:
-        parts = [f"{self.condition}: {self.verdict}"]
+        parts = [f"{self.condition} on {self.images} images: {self.verdict}"]
         worst = "worst class" if self.grouping == CLASS else "worst group"
         for word, change in (("overall", self.overall), (worst, self.worst)):
             parts.append(
@@ -187,6 +188,7 @@ def diff(
         level,
         len(first.sample) + len(second.sample) - 2 * len(seen[0]),
         groups.name,
+        len(seen[0]),
     )
 
 

@@ -162,12 +162,20 @@ class CorruptionReport:
 
     @property
     def relative_mce(self) -> float | None:
-        """The same of what errors rise above those on clean images; needs clean images, too."""
-        if not self.official or self.clean is None:
+        """The same of what errors rise above those on clean images, which must be the same ones."""
+        if not self.official or self.clean is None or not self.beside_clean:
             return None
         base = 1 - self.clean.overall
         rises = [(self.corruptions[n].error - base) / (ALEXNET[n] - ALEXNET_CLEAN) for n in C15]
         return float(np.mean(rises))
+
+    @property
+    def beside_clean(self) -> bool:
+        """Whether the clean images are as many of each class as the corrupted ones."""
+        if self.clean is None:
+            return False
+        sizes = self.clean.tally.sizes
+        return all(np.array_equal(one.tally.sizes, sizes) for one in self.together.seen)
 
     @property
     def missing(self) -> str:

@@ -189,26 +189,27 @@ def as_figure(report: ClassReport) -> Any:
 
 def as_text(report: ClassReport) -> str:
     """A few lines for every condition, however many classes there are."""
-    lines = [f"{key}: {_sentence(one)}" for key, one in report.items()]
+    unlike = len({int(one.counts.sizes.sum()) for one in report.values()}) > 1
+    lines = [f"{key}: {_sentence(one, counted=unlike)}" for key, one in report.items()]
     return "\n".join([*lines, *report.remarks])
 
 
-def _sentence(report: ConditionReport) -> str:
+def _sentence(report: ConditionReport, *, counted: bool = False) -> str:
     def cut(name: str) -> str:
         return one_line(name, _LONGEST)
 
     empty = [cut(name) for name, size in report.sizes.items() if not size]
     missing = f"; no samples: {few_names(empty)}" if empty else ""
+    seen = int(report.counts.sizes.sum())
     if report.unfinished:
-        seen = int(report.counts.sizes.sum())
         return f"{IN_PART}, {seen} images, so there is no average to quote{missing}"
     tail = report.tail()
     low, high = report.worst_interval
     return (
-        f"{report.overall:.1%} overall, worst class {report.worst:.1%} ({cut(report.worst_class)}; "
-        f"the truly worst {low:.1%} to {high:.1%}), best {report.best:.1%} "
-        f"({cut(report.best_class)}), worst 10 % of classes {tail.mean:.1%} "
-        f"({few_names([cut(name) for name in tail.classes])}), "
+        f"{report.overall:.1%} overall{f' of {seen} images' if counted else ''}, worst class "
+        f"{report.worst:.1%} ({cut(report.worst_class)}; the truly worst {low:.1%} to "
+        f"{high:.1%}), best {report.best:.1%} ({cut(report.best_class)}), worst 10 % of classes "
+        f"{tail.mean:.1%} ({few_names([cut(name) for name in tail.classes])}), "
         f"class std {100 * report.spread:.1f} points{missing}"
     )
 
@@ -221,7 +222,11 @@ def as_html(report: ClassReport) -> str:
     rows = [f"<tr><th>class</th><th>n</th>{heads}</tr>"]
     worst = "".join(f"<td>{escape(worst_words(one))}</td>" for one in report.values())
     overall = "".join(f"<td>{overall_words(one)}</td>" for one in report.values())
-    rows.append(f"<tr><th>all</th><td></td>{overall}</tr>")
+    wholes = [
+        {"n": int(one.counts.sizes.sum()), "accuracy": None if one.unfinished else one.overall}
+        for one in report.values()
+    ]
+    rows.append(f"<tr><th>all</th><td>{sizes_words(wholes)}</td>{overall}</tr>")
     rows.append(f"<tr><th>truly worst class</th><td></td>{worst}</tr>")
     for k in order:
         cells = "".join(f"<td>{rate_words(one[k])}</td>" for one in records.values())

@@ -45,12 +45,20 @@ class Bracket:
 
     @cached_property
     def ends(self) -> tuple[Rates, Rates]:
-        """Where the robust accuracy of all classes lies, with the report's confidence."""
+        """Where the robust accuracy of all classes lies, with the report's confidence.
+
+        Of a class that only one of both was asked about, the other end is known to nobody: 0 or 1.
+        """
         proof, attack = (
             Counted(one.tally.hits, one.tally.sizes, one.drawn.alpha)
             for one in (self.certified, self.attacked)
         )
-        return robust_ends(proof, attack, self.certified.level)
+        low, high = robust_ends(proof, attack, self.certified.level)
+        known = (proof.sizes > 0) | (attack.sizes > 0)
+        return (
+            np.where(known & (proof.sizes == 0), 0.0, low),
+            np.where(known & (attack.sizes == 0), 1.0, high),
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """A row for every class; None where a class has no samples."""
@@ -61,11 +69,13 @@ class Bracket:
             "high": self.ends[1],
         }
         names, sizes = self.certified.class_names, self.certified.tally.sizes.tolist()
+        attacked = self.attacked.tally.sizes.tolist()
         abstained = self.certified.drawn.abstained
         return [
             {
                 "class": name,
                 "n": sizes[k],
+                "attacked_n": attacked[k],
                 "abstained": abstained[k] if abstained else None,
                 **{key: None if np.isnan(v[k]) else float(v[k]) for key, v in columns.items()},
             }

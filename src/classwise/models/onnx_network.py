@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, fx
 
 from classwise.errors import ClasswiseError, cut, unknown
 from classwise.files import file_hash, given_path
 from classwise.models.blackbox import BlackBox
-from classwise.models.onnx_file import Node, OnnxGraph, Port, is_onnx, onnx_bytes, read_onnx
+from classwise.models.onnx_converted import NotConverted, convert
+from classwise.models.onnx_file import Node, OnnxGraph, Port, onnx_bytes, read_onnx
 from classwise.models.onnx_graph import BATCHES, Builder, Flow
 from classwise.models.onnx_layers import LAYERS
 from classwise.models.onnx_operators import OPERATORS
+from classwise.models.onnx_running import FLOATS, Entrance, Running, runtime, scores_of
 from classwise.models.onnx_shapes import SHAPES
 from classwise.models.onnx_wire import NotTranslated, Unreadable
 from classwise.models.twin import alike
@@ -28,7 +27,6 @@ from classwise.types import Images, LogitModel
 
 _TABLE = {**LAYERS, **OPERATORS, **SHAPES}
 _OLDEST = 7  # opset: before it, tensors were stretched by rules of their own
-_FLOATS = {torch.float16: np.float16, torch.float32: np.float32, torch.float64: np.float64}
 _TYPES = {
     **{"tensor(float)": torch.float32, "tensor(float16)": torch.float16},
     **{"tensor(double)": torch.float64, "tensor(uint8)": torch.uint8},
@@ -55,21 +53,17 @@ class Translation:
     softmax_left_out: bool
 
 
-@dataclass(frozen=True)
-class Entrance:
-    """Where a graph takes its images."""
-
-    name: str
-    kind: torch.dtype
-    batch: int | None  # the only number of images that it takes
-    last: bool  # channels last
+Audited = Callable[[], Iterator[Images]]  # batches of the images that a file will be asked about
 
 
-def open_onnx(path: Path, images: Images, output: str | int | None = None) -> OpenedOnnx:
+def open_onnx(
+    path: Path, images: Images, output: str | int | None = None, audited: Audited | None = None
+) -> OpenedOnnx:
     """Open a file for images like the given ones; `output` is the one that is asked for.
 
-    A file with operators that are not translated is a black box, which needs the extra `onnx`.
-    Where onnxruntime is installed, a translation is compared with it before it is believed.
+    Where onnxruntime is installed, a translation is compared with it before it is believed. A file
+    with operators that are not translated needs it: onnx2torch may convert it, if that is there and
+    answers alike on all images that are `audited`; otherwise it is a black box.
     """
     path = given_path(path)
     content = onnx_bytes(path)
@@ -85,8 +79,8 @@ def open_onnx(path: Path, images: Images, output: str | int | None = None) -> Op
         start = f"{path} is not an ONNX model that can be read: "
         raise Unreadable(said if said.startswith(start) else start + said) from None
     except NotTranslated as reason:
-        words = f"{path.name} is run by onnxruntime, without gradients (not translated: {reason})"
-        return OpenedOnnx(_boxed(path, content, reason, images, output), known, words)
+        running = _running(path, content, reason, images, output)
+        return _untranslated(running, reason, known, audited() if audited else iter([images]))
     words = f"{path.name} is translated from ONNX, with gradients"
     words += "" if compared else " (onnxruntime is not there to compare it with)"
     if made.softmax_left_out:
@@ -102,7 +96,7 @@ def entrance_of(graph: OnnxGraph, name: str, images: Images) -> Entrance:
             f"{name} has {len(graph.inputs)} inputs ({names}); a classifier has one, for images"
         )
     port, shape = graph.inputs[0], tuple(images.shape[1:])
-    if port.kind is not None and port.kind not in _FLOATS:
+    if port.kind is not None and port.kind not in FLOATS:
         raise ClasswiseError(
             f"{name} takes {str(port.kind).removeprefix('torch.')} numbers; audits move images in "
             "[0, 1]: export it for floats"
@@ -198,46 +192,6 @@ def _needed(nodes: list[Node], wanted: set[str]) -> list[Node]:
     return found[::-1]
 
 
-def _runtime(path: Path, content: bytes) -> Any:
-    """A session of onnxruntime's; None where it is not installed."""
-    try:
-        runtime = importlib.import_module("onnxruntime")
-    except ImportError:
-        return None
-    given: Any = content if is_onnx(path) and path.suffix.lower() == ".gz" else str(path)
-    try:
-        return runtime.InferenceSession(given, providers=["CPUExecutionProvider"])
-    except Exception as reason:  # onnxruntime's own errors have no common parent
-        line = str(reason).splitlines()[0]
-        raise ClasswiseError(f"{path} is not an ONNX model that can be run: {line}") from None
-
-
-def _scores(
-    session: Any, entrance: Entrance, names: tuple[str, ...]
-) -> Callable[[npt.NDArray[Any]], dict[str, Any]]:
-    """Some outputs of a session for any number of images; a fixed batch is filled up."""
-    fixed, kind = entrance.batch or 0, _FLOATS[entrance.kind]
-
-    def scores(images: npt.NDArray[Any]) -> dict[str, Any]:
-        parts = []
-        images = (images.transpose(0, 2, 3, 1) if entrance.last else images).astype(kind)
-        for begin in range(0, len(images), fixed or len(images)):
-            part = images[begin : begin + (fixed or len(images))]
-            short = (fixed - len(part)) if fixed else 0
-            padded = np.concatenate((part, np.repeat(part[-1:], short, axis=0)))
-            try:
-                answers = session.run(names, {entrance.name: np.ascontiguousarray(padded)})
-            except Exception as reason:  # as above
-                line = str(reason).splitlines()[0][:300]
-                raise ClasswiseError(
-                    f"onnxruntime cannot run it on {padded.shape}: {line}"
-                ) from None
-            parts.append([np.asarray(one)[: len(part)] for one in answers])
-        return dict(zip(names, map(np.concatenate, zip(*parts, strict=True)), strict=True))
-
-    return scores
-
-
 def _compared(
     made: Translation, images: Images, path: Path, content: bytes, entrance: Entrance
 ) -> bool:
@@ -246,8 +200,8 @@ def _compared(
     with torch.no_grad():
         answer = made.network(few)
     try:
-        session = _runtime(path, content)
-        scores = None if session is None else _scores(session, entrance, made.names)
+        session = runtime(path, content)
+        scores = None if session is None else scores_of(session, entrance, made.names)
         theirs = [scores(one[None]) for one in few.cpu().numpy()] if scores else []
     except ClasswiseError:  # it has not all operators in every precision
         theirs = []
@@ -267,11 +221,11 @@ def _is_logits(values: Tensor) -> bool:
     return not bool(((values.sum(1) - 1).abs() < 1e-2).all() & (values >= 0).all())
 
 
-def _boxed(
+def _running(
     path: Path, content: bytes, why: NotTranslated, images: Images, output: str | int | None
-) -> BlackBox:
-    """A file as a black box."""
-    session = _runtime(path, content)
+) -> Running:
+    """A file that is not translated, in the hands of onnxruntime."""
+    session = runtime(path, content)
     if session is None:
         raise ClasswiseError(
             f"{path.name}: {why} is not translated, so that it needs onnxruntime; run: pip install "
@@ -290,7 +244,31 @@ def _boxed(
     ]
     entrance = entrance_of(OnnxGraph(inputs=ports[0]), path.name, images)
     names = tuple(port.name for port in _chosen(ports[1], output))
-    scores = _scores(session, entrance, names)
+    scores = scores_of(session, entrance, names)
+    return Running(path, content, entrance, tuple(p.name for p in ports[1]), names, scores)
+
+
+def _untranslated(
+    running: Running, why: NotTranslated, known: str, audited: Iterator[Images]
+) -> OpenedOnnx:
+    """A file as onnx2torch converts it, if it is there and right; else as a black box."""
+    name, said = running.path.name, f"not translated: {why}"
+    try:
+        network, count = convert(running, audited)
+    except NotConverted as reason:
+        said += f"; {reason}" if str(reason) else ""
+        words = f"{name} is run by onnxruntime, without gradients ({said})"
+        return OpenedOnnx(_boxed(running), known, words)
+    words = (
+        f"{name} is converted by onnx2torch, with gradients, and answers as onnxruntime does on "
+        f"{count} images ({said})"
+    )
+    return OpenedOnnx(network, known, words)
+
+
+def _boxed(running: Running) -> BlackBox:
+    """A file as a black box."""
+    scores, names = running.scores, running.names
     if len(names) > 1:
-        return BlackBox(scores, path.name)
-    return BlackBox(lambda images: scores(images)[names[0]], path.name)
+        return BlackBox(scores, running.path.name)
+    return BlackBox(lambda images: scores(images)[names[0]], running.path.name)

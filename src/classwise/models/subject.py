@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from classwise.content import content_of
+from classwise.data.store import Stored
 from classwise.errors import ClasswiseError, OwnCodeError
 from classwise.memory import keep_freed_memory
 from classwise.models.asking import ask, check_logits, eval_mode
@@ -52,7 +53,7 @@ class Subject:
     def of(
         cls,
         model: Any,
-        images: Tensor,
+        images: Tensor | Stored,
         num_classes: int | None = None,
         *,
         width: int = 256,
@@ -63,9 +64,10 @@ class Subject:
     ) -> Subject:
         """What the user gave: a module, a function, or the path of an ONNX file.
 
-        `images` show what it takes. A function is known by its `name`, a file by its content.
-        `wants` is what becomes of images before the model sees them, `output` which part of its
-        answer are the logits (`Output.of`), where that must be said.
+        `images` are those that it will be asked about, or a few like them. A function is known by
+        its `name`, a file by its content. `wants` is what becomes of images before the model sees
+        them, `output` which part of its answer are the logits (`Output.of`), where that must be
+        said.
         """
         if width < 1:
             raise ClasswiseError(f"batch_size is {width}; it must be at least 1")
@@ -77,7 +79,8 @@ class Subject:
         seen = few if front is None else front(few)
         known_by = None
         if isinstance(model, str | Path):
-            opened = open_onnx(Path(model), seen, chosen.which)
+            audited = partial(_batches, images, width, front)
+            opened = open_onnx(Path(model), seen, chosen.which, audited)
             known, known_by = opened.model, opened.known_by
             front = front and Front(wants, tuple(images.shape[1:]), _first_tensor(known))
             words.append(opened.words)
@@ -249,6 +252,13 @@ def device_of(model: LogitModel) -> torch.device:
 def as_floats(images: Tensor) -> Tensor:
     """Bytes to [0, 1]; floats stay as they are."""
     return images.float().div_(255) if images.dtype == torch.uint8 else images
+
+
+def _batches(images: Tensor | Stored, width: int, front: Front | None) -> Iterator[Images]:
+    """Images as the model will see them, some at a time."""
+    for begin in range(0, len(images), width):
+        some = as_floats(images[begin : begin + width])
+        yield some if front is None else front(some)
 
 
 def _answer(model: LogitModel, images: Images) -> Any:

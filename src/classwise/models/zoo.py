@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from classwise.errors import ClasswiseError, cut
 from classwise.files import given_path
 from classwise.limits import LARGEST_OPTION
+from classwise.models.logits_of import LogitsOf
+from classwise.models.pickled import WEIGHTS, snapshot_pickles, tensors_of
 from classwise.spelling import Call, parse_call
 from classwise.texts import parse_json, read_text
-from classwise.types import Images, Logits
 
 ZOO = ("timm", "torchvision", "hf")
 PRETRAINED = "pretrained"  # the option that asks for published weights
@@ -170,59 +171,29 @@ def _transformers(where: str, pretrained: bool, num_classes: int, here: bool) ->
     if not pretrained:
         return LogitsOf(auto.from_config(config, trust_remote_code=False))
     other = published != num_classes  # then the head is new; audits refuse that
-    model, told = auto.from_pretrained(
-        where,
-        config=config,
-        use_safetensors=True,
-        output_loading_info=True,
-        ignore_mismatched_sizes=other,
-        **safe,
-    )
+    facts = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": other}
+    model, told = _with_own_weights(auto, where, here, facts, safe)
     odd = {kind: names for kind, names in told.items() if names and kind.endswith("_keys")}
     if odd.keys() - ({"mismatched_keys"} if other else set()):
         raise ClasswiseError(f"its weights do not fit its own network ({cut(odd)})")
     return LogitsOf(model, published)
 
 
-class LogitsOf(nn.Module):
-    """A model of transformers, which wraps its logits in an object; the names stay the model's."""
-
-    def __init__(self, model: nn.Module, published: int | None = None) -> None:
-        super().__init__()
-        self.model = model
-        self.published = published  # classes of the weights that came with it
-
-    def forward(self, images: Images) -> Logits:
-        """Ask, and take the logits out."""
-        found: Logits = self.model(pixel_values=images).logits
-        return found
-
-    def renamed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """A file's tensors under the names that the installed transformers has for them.
-
-        Names in files and in memory differ since version 5; only its own loader knows how.
-        """
-        make: Any = type(self.model)
-        try:
-            found, told = make.from_pretrained(
-                None, config=self.model.config, state_dict=dict(tensors), output_loading_info=True
-            )
-        except Exception:  # wrong shapes, for one; who asks will list what does not fit
-            return dict(tensors)
-        taken = {n: t for n, t in found.state_dict().items() if n not in told["missing_keys"]}
-        return taken | {n: tensors[n] for n in told["unexpected_keys"] if n in tensors}
-
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        """The model's own, under its own names."""
-        return self.model.state_dict(*args, **options)
-
-    def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """The reverse."""
-        return self.model.load_state_dict(*args, **options)
-
-    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """The model's own, under its own names."""
-        return self.model.named_parameters(*args, **options)
+def _with_own_weights(
+    auto: Any, where: str, here: bool, facts: dict[str, Any], safe: dict[str, Any]
+) -> Any:
+    """A network with the weights of its snapshot, and what was said about them."""
+    files = snapshot_pickles(Path(where)) if here else []
+    try:
+        if not files:
+            return auto.from_pretrained(where, use_safetensors=True, **facts, **safe)
+    except OSError:  # there are no safetensors
+        if here:
+            raise
+        files = [_fetched(where, WEIGHTS)]
+    # transformers unpickles as it sees fit, so the tensors are read here
+    kind: Any = type(auto.from_config(facts["config"], trust_remote_code=False))
+    return kind.from_pretrained(None, state_dict=tensors_of(files), **facts)
 
 
 def imported(library: str) -> Any:

@@ -19,10 +19,10 @@ from classwise.models import build_model, names_built_in
 from classwise.models.extra import HEAD_NAMES
 from classwise.models.fitting import Fitted, fit
 from classwise.models.layouts import architectures_of, layouts_of
+from classwise.models.logits_of import LogitsOf
 from classwise.models.misfits import Misfits, shown
 from classwise.models.preparation import Normalisation
 from classwise.models.prepared import normalised
-from classwise.models.zoo import LogitsOf
 from classwise.record.run_folder import load_model
 from classwise.record.state_dict import file_and_key, read_state_dict
 from classwise.record.tensors import written_here

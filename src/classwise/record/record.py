@@ -115,16 +115,16 @@ class Record:
         return samples
 
     def notes(
-        self, conditions: Sequence[Condition], data: View, size: int, note: str | None
+        self, asked: Sequence[tuple[Condition, View]], size: int, note: str | None
     ) -> dict[str, str | None]:
-        """What the ledger now lacks of an audit's images, for each attack; None where nothing is.
+        """What the ledger now lacks of each condition's images; None where nothing is.
 
         `size` is that of the whole split. Where everything asked for is there, but more besides, an
         earlier audit may have chosen that by what it saw: its note stays.
         """
-        wanted = data.numbers
         notes: dict[str, str | None] = {}
-        for condition in conditions:
+        for condition, data in asked:
+            wanted = data.numbers
             have = self.shelf(condition).samples
             key = note_key({"data_hash": self.stamp.data_hash, "attack_key": condition.key})
             if not np.isin(wanted, have).all():

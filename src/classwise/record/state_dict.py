@@ -6,8 +6,6 @@ meant is never guessed: `FILE@KEY` names it, as `RUN@best` does for a run.
 
 from __future__ import annotations
 
-import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from classwise.errors import ClasswiseError, unknown
 from classwise.files import given_path
+from classwise.models.pickled import unpickled
 from classwise.record.tensors import PickleError, read_safetensors, under_prefix
 from classwise.spelling import few_names
 
@@ -45,7 +44,7 @@ def read_state_dict(path: Path, key: str = "") -> tuple[dict[str, Tensor], dict[
     try:
         tensors, about = read_safetensors(path)
     except PickleError:
-        return _chosen(_unpickled(path), path, key), {}
+        return _chosen(unpickled(path), path, key), {}
     if about is not None and "network" not in about:
         raise ClasswiseError(f"{path} holds a training state, not weights; take one from weights/")
     if key:
@@ -55,40 +54,6 @@ def read_state_dict(path: Path, key: str = "") -> tuple[dict[str, Tensor], dict[
             raise unknown(f"beginning of names in {path}", key, firsts)
         tensors = inside
     return tensors, about or {}
-
-
-def _unpickled(path: Path) -> Any:
-    _refuse_packed(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch on old formats
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as reason:  # a stranger's file: whatever is wrong with it, it is refused
-        words = " ".join(str(reason).split())[:120]
-        raise ClasswiseError(
-            f"{path} holds more than tensors, or is damaged, and was not opened ({words}); save "
-            "model.state_dict() alone"
-        ) from None
-
-
-def _refuse_packed(path: Path) -> None:
-    """Refuse an archive that would unpack to more than it is: torch never compresses its own."""
-    try:
-        if not zipfile.is_zipfile(path):  # which reads the end of the file, and breaks on some
-            return
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-    except Exception as reason:  # an archive that claims to be one may break in any way
-        raise ClasswiseError(
-            f"{path} is damaged: its list of contents cannot be read ({reason}); restore it from a "
-            "copy, or make it again"
-        ) from None
-    packed = any(member.compress_type != zipfile.ZIP_STORED for member in members)
-    if packed or sum(member.file_size for member in members) > path.stat().st_size:
-        raise ClasswiseError(
-            f"{path} is compressed, which torch.save never does, and could fill the memory; save "
-            "model.state_dict() with torch.save"
-        )
 
 
 def _chosen(found: Any, path: Path, key: str) -> dict[str, Tensor]:

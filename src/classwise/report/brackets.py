@@ -95,11 +95,13 @@ def _place(rate: float | None) -> float:
 
 
 def _cells(row: dict[str, object]) -> list[str]:
-    name, size = one_line(str(row["class"])), row["n"]
-    if not size:
+    name, sizes = one_line(str(row["class"])), (row["n"], row["attacked_n"])
+    if not any(sizes):
         return [name, "no samples", "", "", "", ""]
     certified, attacked, low, high = (
-        f"{100 * float(str(row[key])):.1f}" for key in ("certified", "attacked", "low", "high")
+        "no samples" if row[key] is None else f"{100 * float(str(row[key])):.1f}"
+        for key in ("certified", "attacked", "low", "high")
     )
     silent = "" if row["abstained"] is None else str(row["abstained"])
-    return [name, str(size), certified, attacked, silent, f"{low}–{high}"]
+    many = ", ".join(map(str, dict.fromkeys(sizes)))  # one number, or both where they differ
+    return [name, many, certified, attacked, silent, f"{low}–{high}"]

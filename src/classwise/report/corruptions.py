@@ -131,6 +131,8 @@ def _words(many: CorruptionReport) -> list[str]:
         return [*found, f"{many.missing[0].upper()}{many.missing[1:]}."]
     rise = many.relative_mce
     relative = "" if rise is None else f", relative mCE {100 * rise:.1f}"
+    if many.clean is not None and rise is None:
+        found.append("No relative mCE: the clean images are other ones than the corrupted.")
     return [*found, f"mCE {100 * many.mce:.1f}{relative} (AlexNet's is 100)."]
 
 

@@ -1,0 +1,51 @@
+"""Models of transformers answer with an object; this takes their logits out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from classwise.types import Images, Logits
+
+
+class LogitsOf(nn.Module):
+    """A model of transformers, which wraps its logits in an object; the names stay the model's."""
+
+    def __init__(self, model: nn.Module, published: int | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.published = published  # classes of the weights that came with it
+
+    def forward(self, images: Images) -> Logits:
+        """Ask, and take the logits out."""
+        found: Logits = self.model(pixel_values=images).logits
+        return found
+
+    def renamed(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """A file's tensors under the names that the installed transformers has for them.
+
+        Names in files and in memory differ since version 5; only its own loader knows how.
+        """
+        make: Any = type(self.model)
+        try:
+            found, told = make.from_pretrained(
+                None, config=self.model.config, state_dict=dict(tensors), output_loading_info=True
+            )
+        except Exception:  # wrong shapes, for one; who asks will list what does not fit
+            return dict(tensors)
+        taken = {n: t for n, t in found.state_dict().items() if n not in told["missing_keys"]}
+        return taken | {n: tensors[n] for n in told["unexpected_keys"] if n in tensors}
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        """The model's own, under its own names."""
+        return self.model.state_dict(*args, **options)
+
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:
+        """The reverse."""
+        return self.model.load_state_dict(*args, **options)
+
+    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """The model's own, under its own names."""
+        return self.model.named_parameters(*args, **options)
