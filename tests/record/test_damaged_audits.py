@@ -1,6 +1,7 @@
 """Damaged shards and cards: named, set aside, and judged again."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -73,6 +74,24 @@ class TestShards:
         judge(audited)
         (one,) = read_ledger(audited)
         assert "note" not in one.report.about
+
+    def test_damage_that_ends_the_engine_is_named_and_whole_files_are_still_read(self, audited):
+        before = [numbers(one.report) for one in read_ledger(audited)]
+        paths = sorted((audited / "predictions").glob("*.parquet"))
+        for path in paths:  # no checksums: the engine sees the damage
+            path.write_bytes(path.read_bytes().replace(shard_files._MARK, b"nothing="))
+        good = paths[0].read_bytes()
+        number = rb"\x16[\x80-\xff]*[\x00-\x7f]"  # of a column: rows, bytes, bytes compressed
+        found = re.search(rb"\x18\x03run\x15." + number + number + rb"\x16", good, re.DOTALL)
+        place = found.end()
+        paths[0].write_bytes(
+            good[:place] + bytes([good[place] | 1]) + good[place + 1 :]
+        )  # negative
+        with refused(paths[0].name, "integer cast", "move it away"):
+            read_ledger(audited)
+        assert shard_files.damaged_files(audited / "predictions") == []
+        paths[0].write_bytes(good)
+        assert [numbers(one.report) for one in read_ledger(audited)] == before
 
     def test_a_file_is_verified_once(self, audited, monkeypatch):
         read_ledger(audited)

@@ -15,7 +15,7 @@ import duckdb
 import torch
 
 from classwise.data.memory import SHARE, free_bytes
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
 from classwise.limits import MOST_BYTES, MOST_CLASSES, MOST_ROWS, MOST_SAMPLES, MOST_SHARD_BYTES
 from classwise.record.rows import VERSION, Stamp, columns
 from classwise.sealed import Damaged
@@ -31,7 +31,13 @@ UNSEALED = (_MARK + _BLANK).decode()  # what a file's notes have until it is sea
 
 def connected() -> duckdb.DuckDBPyConnection:
     """A connection with temporary tables of its own, to be closed after use."""
-    return _engine(os.getpid()).cursor()
+    try:
+        base = _engine(os.getpid()).cursor()
+        base.execute("SELECT 1").fetchall()
+    except duckdb.FatalException:  # a damaged file was read: the engine answers nobody any more
+        _engine.cache_clear()
+        return _engine(os.getpid()).cursor()
+    return base
 
 
 @cache
@@ -112,19 +118,19 @@ def _checksum(stream: BinaryIO, place: int) -> bytes:
 def damaged_files(folder: Path) -> list[Path]:
     """Files that cannot be believed."""
     found = []
-    with connected() as base:
-        for path in sorted(folder.glob("*.parquet")):
-            with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
-                whole = is_whole(path)
-                if not (_readable(base, path) if whole is None else whole):
-                    found.append(path)
+    for path in sorted(folder.glob("*.parquet")):
+        with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
+            whole = is_whole(path)
+            if not (_readable(path) if whole is None else whole):
+                found.append(path)
     return found
 
 
-def _readable(base: duckdb.DuckDBPyConnection, path: Path) -> bool:
+def _readable(path: Path) -> bool:
     try:
-        for key in ("classwise_ledger", "about"):
-            notes_of(base, [path], key)
+        with connected() as base:  # of its own: some damage ends the engine, not only the query
+            for key in ("classwise_ledger", "about"):
+                notes_of(base, [path], key)
     except (duckdb.Error, Damaged):
         return not path.exists()
     return True
@@ -148,9 +154,10 @@ def check_versions(base: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> No
     except duckdb.Error:
         for path in files:  # which one was it?
             try:
-                notes_of(base, [path], "classwise_ledger")
+                with connected() as own:
+                    notes_of(own, [path], "classwise_ledger")
             except duckdb.Error as reason:
-                words = " ".join(str(reason).split())
+                words = cut(" ".join(str(reason).split()), 200)
                 raise Damaged(
                     f"{path} is not a table of predictions ({words}); repeat the audit, which sets "
                     "it aside and judges its samples again"

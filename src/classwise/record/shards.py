@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from classwise.errors import ClasswiseError
+from classwise.errors import ClasswiseError, cut
 from classwise.record.description import check_description
 from classwise.record.rows import VERSION, Predictions, Stamp, columns, samples_of, sql_types
 from classwise.record.shard_files import (
@@ -152,8 +152,20 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str, begins: str
                 break
     if isinstance(failure, ClasswiseError):
         raise failure
-    words = " ".join(str(failure).split())
-    raise ClasswiseError(f"{folder} is not a table of predictions ({words})") from None
+    words = cut(" ".join(str(failure).split()), 200)
+    culprit = next((path for path in files if not _opens(path)), folder)
+    raise ClasswiseError(
+        f"{culprit} is not a table of predictions ({words}); move it away and audit again"
+    ) from None
+
+
+def _opens(path: Path) -> bool:
+    try:
+        with connected() as base:
+            base.execute(f"CREATE TEMP TABLE tried AS {_all_rows([path])}")
+    except duckdb.Error:
+        return False
+    return True
 
 
 def read_abouts(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
