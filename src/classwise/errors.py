@@ -70,7 +70,7 @@ def unknown(kind: str, got: str, known: Iterable[str]) -> ClasswiseError:
     >>> print(unknown("method", "TRADES", ["at", "trades"]))
     unknown method 'TRADES'; did you mean 'trades'? Known: at, trades
     """
-    names, said = sorted(known), cut(got)
+    names, said = sorted(set(known)), cut(got)
     small = {name.lower(): name for name in names}  # people may shout
     nearest = difflib.get_close_matches(said.lower(), small, n=1)
     hint = f"did you mean {small[nearest[0]]!r}? " if nearest else ""

@@ -11,6 +11,7 @@ import typer
 from classwise.cli.app import NO, Quiet, Wait, app, kindly, out
 from classwise.cli.listed_studies import list_studies
 from classwise.cli.studying_checked import (
+    check_device,
     check_records,
     place_of_digits,
     refuse_idle,
@@ -188,7 +189,7 @@ def study(
         return out.print(f"Wrote {path}", soft_wrap=True, highlight=False)
     failed = 0
     if source is None:
-        executor = _executor(on, many, cpus, gpus)
+        executor = _executor(on, many, cpus, gpus, device)
         work = work_of(planned, kept, imports or ())
         work = work.beside(_networks(beside or [], planned), home.folder)
         if dry_run or budget is not None:
@@ -218,7 +219,9 @@ def choose_device(workers: int, device: str | None, gpus: float | None) -> str:
     return device or ("auto" if workers == 1 or gpus else "cpu")
 
 
-def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> Executor:
+def _executor(
+    on: str, workers: int, cpus: float | None, gpus: float | None, device: str | None
+) -> Executor:
     from classwise.errors import unknown
     from classwise.studies.grid import Processes
 
@@ -226,10 +229,12 @@ def _executor(on: str, workers: int, cpus: float | None, gpus: float | None) -> 
     if kind == "ray":
         from classwise.studies.on_ray import OnRay
 
+        check_device(device, here=False)
         return OnRay(address, workers, cpus=cpus or 1.0, gpus=gpus or 0.0)
     if kind != "local" or colon:
         raise unknown("place to run (--on)", on, ["local", "ray", "ray:ADDRESS"])
     refuse_idle({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
+    check_device(device, here=True)
     return Processes(workers)
 
 
@@ -284,6 +289,8 @@ def _write(planned: list[PlannedStudy], kept: RunsFolder, pages: Path, *, every:
         path, found = write_page(one, reader, pages)
         holes = sum(run.run is None for run in found.runs)
         words = f", {holes} of {len(found.runs)} runs missing" if holes else ""
+        if holes and holes == len(found.runs):
+            words += f": none is in {kept.folder} at scale {one.scale}"
         out.print(f"Wrote {path}{words}", soft_wrap=True, highlight=False)
     if every:
         path = write_index(planned, kept, pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from classwise.errors import ClasswiseError
 def refuse_idle(idle: Mapping[str, object], beside: str) -> None:
     """Refuse what was given and would not be used."""
     for option, given in idle.items():
-        if given not in (None, False, [], ()):
+        if given is not None and given is not False and given not in ([], ()):
             raise ClasswiseError(f"{option} has no effect with {beside}; leave it out")
 
 
@@ -40,3 +41,20 @@ def place_of_digits(
     url = "://" in (folder or "")
     refuse_idle({"another study": len(names) > 1, "a URL as --out": url, **idle}, names[0])
     return Path(folder) if folder else None
+
+
+def check_device(name: str | None, *, here: bool) -> None:
+    """Refuse a device that is none, or that is not `here`, before every run fails with it."""
+    if name is None or name == "auto":
+        return
+    import torch
+
+    from classwise.training.config import choose_device
+
+    try:
+        choose_device(name)
+    except ClasswiseError as reason:
+        with contextlib.suppress(RuntimeError):
+            if torch.device(name) and not here:
+                return  # a machine of the cluster may have it
+        raise ClasswiseError(f"--device {name}: {reason}") from None

@@ -19,9 +19,12 @@ def print_costs(work: Work, workers: int, budget: float | None, *, show: bool) -
     from classwise.studies.costs import cost_of
     from classwise.studies.theirs import NOT_OURS
 
-    cost = cost_of(list(work.runs.values()), networks=work.networks)
     if show:
         out.print(f"{work.done} runs are there, {len(work.jobs)} are left", highlight=False)
+    if not work.jobs:
+        return
+    cost = cost_of(list(work.runs.values()), networks=work.networks)
+    if show:
         listing = Table("run", "settings", "cost")
         for key, run in work.runs.items():
             labels = ", ".join(f"{a}={v}" for a, v in run.labels.items() if a != "row")
@@ -37,4 +40,9 @@ def print_costs(work: Work, workers: int, budget: float | None, *, show: bool) -
         raise ClasswiseError(
             f"{cost.words(workers)}: over the budget of {budget:g} hours; choose a smaller "
             "--scale, fewer --seeds, or some runs with --only"
+        )
+    if budget is not None and cost.unknown:
+        raise ClasswiseError(
+            f"--budget {budget:g}: {cost.words(workers)}; put that right, leave those runs out "
+            "with --only, or leave out --budget"
         )

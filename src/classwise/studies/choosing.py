@@ -9,6 +9,8 @@ from classwise.errors import ClasswiseError, unknown
 from classwise.spelling import split_outside_brackets
 from classwise.studies.planned import PlannedRun
 
+MOST_NAMED = 40  # labels in a message
+
 
 def chosen(runs: Iterable[PlannedRun], patterns: Sequence[str]) -> list[PlannedRun]:
     """The runs that some pattern fits; all without.
@@ -35,8 +37,17 @@ def _nobody(pattern: str, plain: str, runs: Sequence[PlannedRun]) -> ClasswiseEr
             f"--only {pattern}: some run fits every part of it, but none all of them; take a part "
             "off, or give --only once for each"
         )
-    known = dict.fromkeys(f"{a}={v}" for run in runs for a, v in run.labels.items())
-    return unknown("run (--only)", alone[0] if len(parts) > 1 else pattern, known)
+    named = alone[0] if len(parts) > 1 else pattern
+    axes = dict.fromkeys(axis for run in runs for axis in run.labels)
+    axis = named.partition("=")[0].strip()
+    shown = {axis} if "=" in named and axis in axes else axes
+    known = {f"{a}={v}" for run in runs for a, v in run.labels.items() if a in shown}
+    if len(known) > MOST_NAMED and shown is axes:
+        return ClasswiseError(
+            f"--only {pattern}: no run has a label like {named!r}; write AXIS=VALUE or a VALUE, "
+            f"with * for any letters, where an axis is {', '.join(axes)} (--dry-run lists all runs)"
+        )
+    return unknown("run (--only)", named, known)
 
 
 def _fits(run: PlannedRun, pattern: str) -> bool:

@@ -82,6 +82,7 @@ def plan_studies(
 ) -> list[PlannedStudy]:
     """Resolve every run and every artefact of some studies; what is wrong is told here."""
     studies = [load_study(name) for name in _every(names)]
+    _check_pages([study.name for study in studies])
     found = []
     for study in studies:
         runs = plan(study, scale, seeds=seeds, imports=imports)
@@ -101,6 +102,16 @@ def plan_studies(
 def _every(names: Sequence[str]) -> list[str]:
     known = [one for name in names for one in (study_names() if name == ALL else [name])]
     return list(dict.fromkeys(known))
+
+
+def _check_pages(names: Sequence[str]) -> None:
+    """Refuse two studies of one name, as a/mine.toml and b/mine.toml: they would share a page."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ClasswiseError(
+                f"two studies are called {name} and would write one page; give one file another "
+                "name, or run them one by one with other --pages"
+            )
 
 
 def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> None:

@@ -31,7 +31,8 @@ def settings_of(table: Mapping[str, Any], beside: Iterable[str]) -> Settings:
         elif isinstance(value, dict):  # trades.beta without quotes
             found |= {f"{name}.{option}": _values(option, one) for option, one in value.items()}
         else:
-            raise unknown("option", name, [*beside, *TrainConfig.model_fields, "METHOD.OPTION"])
+            known = {*beside, *TrainConfig.model_fields, "METHOD.OPTION"} - _ELSEWHERE.keys()
+            raise unknown("axis or setting of runs", name, known)
     return found
 
 

@@ -20,6 +20,7 @@ from classwise.studies.settings import Settings, listed, seeds_of, settings_of
 from classwise.texts import parse_toml, read_text
 
 SCALES = ("smoke", "minutes", "hours", "paper")
+ALONE = ("list", "effects", "digits", "digits-defaults")  # words of the command line
 T = TypeVar("T", bound=BaseModel)
 
 
@@ -208,10 +209,15 @@ def load_study(name: str) -> Study:
             text = read_text(path)
         except OSError as reason:
             words = reason.strerror or str(reason)
-            raise ClasswiseError(f"cannot read the study {name}: {words}") from None
+            raise ClasswiseError(
+                f"cannot read the study {name}: {words}; name a file that is there, or one of what "
+                "`classwise study list` shows"
+            ) from None
         return parse_study(text, path.stem, path)
     if name not in study_names():
-        raise unknown("study", name, [*study_names(), "FILE.toml"])
+        if name in ALONE:
+            raise ClasswiseError(f"{name} is no study, and stands alone: classwise study {name}")
+        raise unknown("study", name, [*study_names(), "FILE.toml", "all", *ALONE])
     text = files("classwise.studies").joinpath("files", f"{name}.toml").read_text("utf-8")
     return parse_study(text, name, f"study {name}")
 
@@ -266,7 +272,8 @@ def _table(kind: type[T], content: Mapping[str, Any], what: str) -> T:
     try:
         return kind.model_validate(dict(content))
     except ValidationError as reason:
-        first = reason.errors()[0]
+        # A key with a typo comes before the one that is missing for it.
+        first = min(reason.errors(), key=lambda one: one["type"] != "extra_forbidden")
         own = first.get("ctx", {}).get("error")
         if isinstance(own, ClasswiseError):
             raise own from None
@@ -275,8 +282,11 @@ def _table(kind: type[T], content: Mapping[str, Any], what: str) -> T:
             known = _known_at(kind, first["loc"][:-1])
             inside = f"{what} ({place.rpartition('.')[0]})" if "." in place else what
             raise unknown(f"key of {inside}", str(first["loc"][-1]), known) from None
-        got = "" if first["type"] == "missing" else f" = {cut(repr(first['input']), 60)}"
-        raise ClasswiseError(f"{what}: {place}{got}: {first['msg'].lower()}") from None
+        if first["type"] == "missing":
+            raise ClasswiseError(f"{what} has no {place}; add {place} = …") from None
+        got = cut(repr(first["input"]), 60)
+        said = first["msg"].lower().replace("valid tuple", "list").replace("dictionary", "table")
+        raise ClasswiseError(f"{what}: {place} = {got}: {said}") from None
 
 
 def _known_at(kind: type[BaseModel], place: tuple[Any, ...]) -> list[str]:
