@@ -41,15 +41,17 @@ def hf(
     """A data set of Hugging Face by its name, or a folder of one: `hf:mnist`, `hf:data/mine`.
 
     Needs the extra `hf`; a name is fetched from the hub unless it is in their cache. `config`,
-    `image` and `label` name a configuration and the columns where there are several. Its test, or
-    else its validation part, is the test part. `size`, `fit`, `mirrored`, `moved` as for a folder.
+    `image` and `label` name a configuration and the columns where there are several. Its test part,
+    or, where that has no labels or is not there, its validation part is the test part. `size`,
+    `fit`, `mirrored`, `moved` as for a folder.
     """
     how = Looks(size, fit, False, mirrored, moved)
     parts = _loaded(name, config)
     if "train" not in parts and len(parts) > 1:
         raise ClasswiseError(f"hf:{name} has the parts {few(list(parts))}, and none called train")
     train = parts.get("train") or next(iter(parts.values()))
-    test = next((parts[word] for word in TEST_PARTS if word in parts and len(parts) > 1), None)
+    tests = (parts[word] for word in TEST_PARTS if word in parts and len(parts) > 1)
+    test = next((one for one in tests if _has_labels(f"hf:{name}", one, label)), None)
     found = [_read_hf(f"hf:{name}", one, how, image, label) for one in (train, test) if one]
     title = f"hf:{name}"
     return held_out(title, found[0]) if len(found) == 1 else DataSource(title, found[0], found[1])
@@ -154,7 +156,7 @@ def _read_hf(title: str, data: Any, how: Looks, image: str | None, label: str | 
     )
     box = box_of(how.size)
     store: torch.Tensor | None = None
-    numbers = torch.tensor(list(raw[labels])).long()
+    numbers = _numbers(title, raw, labels)
     for row, (content, where) in enumerate(_contents(raw, pictures)):
         pixels = _pixels(title, row, content, where, box, how.fit)
         if store is None:
@@ -168,6 +170,24 @@ def _read_hf(title: str, data: Any, how: Looks, image: str | None, label: str | 
     assert store is not None
     names = tuple(str(one) for one in data.features[labels].names)
     return Dataset(store, numbers, names, mirrored=how.mirrored, moved=how.moved)
+
+
+def _has_labels(title: str, data: Any, label: str | None) -> bool:
+    """Whether a part has labels at all: competitions keep those of their test part, and say -1."""
+    import datasets
+
+    column = _column(title, data, datasets.ClassLabel, label, "label")
+    return any(one is not None and one >= 0 for one in data.select_columns([column])[column])
+
+
+def _numbers(title: str, data: Any, labels: str) -> torch.Tensor:
+    found = list(data[labels])
+    if None in found:
+        raise ClasswiseError(
+            f"{title}: image {found.index(None)} has no label; leave such out with Dataset.filter, "
+            "and save the rest with save_to_disk"
+        )
+    return torch.tensor(found).long()
 
 
 def _contents(raw: Any, pictures: str) -> Iterator[tuple[bytes | None, str]]:
@@ -194,6 +214,12 @@ def _pixels(
 def _column(title: str, data: Any, kind: Any, said: str | None, what: str) -> str:
     """The column of a kind, the only one or the one that was named."""
     fitting = [name for name, feature in data.features.items() if isinstance(feature, kind)]
+    if not fitting and what == "label":
+        raise ClasswiseError(
+            f"{title} has no column of the kind ClassLabel (it has {few(list(data.features))}); "
+            'numbers or words become one by Dataset.class_encode_column("COLUMN"), then save it '
+            "with save_to_disk"
+        )
     if said is not None:
         if said not in fitting:
             raise unknown(f"{what} column of {title}", said, fitting)
