@@ -41,7 +41,7 @@ def test_of_the_command(tmp_path, monkeypatch, words, says):
     [
         ('title = "Three', 'titel = "Three', "unknown key of the study 'titel'; did you mean 'ti"),
         ('title = "Three recipes"', "", "the study has no title; add title = …"),
-        ("recipe =", "recipes =", "unknown axis or setting of runs 'recipes'; did you mean 'reci"),
+        ("recipe =", "recipes =", "unknown option 'recipes'; did you mean 'reci"),
         ('model = "cnn"', 'data.x = "cnn"', "three.toml is not TOML"),
         ('"pgd-2"]\nweights = ["averaged-last"]\n\n[scale',
          '"pgd-2"]\nmeasures = "average"\n\n[scale', "measures = 'average': input should be a"),

@@ -32,7 +32,7 @@ def settings_of(table: Mapping[str, Any], beside: Iterable[str]) -> Settings:
             found |= {f"{name}.{option}": _values(option, one) for option, one in value.items()}
         else:
             known = {*beside, *TrainConfig.model_fields, "METHOD.OPTION"} - _ELSEWHERE.keys()
-            raise unknown("axis or setting of runs", name, known)
+            raise unknown("option", name, known)
     return found
 
 
