@@ -1,6 +1,8 @@
 """A soak in small: every section is tried and stands on its page, and failures are failures."""
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,10 +61,28 @@ def test_in_small_every_section_is_tried_and_nothing_fails(tmp_path):
     assert text.partition("## Measured")[0] == PAGE.read_text().partition("## Measured")[0]
 
 
-def test_the_page_in_the_repository_has_every_section():
-    text = PAGE.read_text()
+def tried(text):
+    """How often each fault was tried, by section and name, as the tables of a page have it."""
+    found, section = {}, ""
+    for line in text.splitlines():
+        if line.startswith("### "):
+            section = line[4:].lower()
+        elif re.match(r"\| [^|]+ \| \d+ \|", line):
+            name, count = (cell.strip() for cell in line.split("|")[1:3])
+            found[f"{section}: {name}"] = int(count)
+    return found
+
+
+def test_the_page_in_the_repository_is_of_a_whole_soak(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    faults = importlib.import_module("soak.__main__").FAULTS
+    text = PAGE.read_text().partition("## Measured")[2]
     assert "**0 failures**" in text
     assert [line[4:].lower() for line in text.splitlines() if line[:4] == "### "] == SECTIONS
+    times = re.search(r", seed \d+, (\S+) times the usual numbers: ", text)
+    assert times, "the page is of a small soak; `make soak` writes one of a whole"
+    assert float(times[1]) >= 1
+    assert tried(text) == {one.title: round(float(times[1]) * one.count) for one in faults}
 
 
 @pytest.mark.parametrize("how", DOINGS)
