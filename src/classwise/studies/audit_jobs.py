@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from classwise.errors import ClasswiseError
 from classwise.files import holds, write_atomically
 from classwise.sealed import sealed_text
-from classwise.studies.theirs import THEIRS, Network
+
+if TYPE_CHECKING:  # processes of runs need none of what opens files of other people
+    from classwise.studies.theirs import Network
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class NetworkJob:
         import torch
 
         from classwise.doors.targets import audit_target
+        from classwise.studies.theirs import THEIRS
 
         torch.set_num_threads(self.threads)
         if self.network.sha256 != self.about["sha256"]:

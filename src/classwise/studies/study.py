@@ -209,10 +209,8 @@ def load_study(name: str) -> Study:
             text = read_text(path)
         except OSError as reason:
             words = reason.strerror or str(reason)
-            raise ClasswiseError(
-                f"cannot read the study {name}: {words}; name a file that is there, or one of what "
-                "`classwise study list` shows"
-            ) from None
+            more = "name a file that is there, or one of what `classwise study list` shows"
+            raise ClasswiseError(f"cannot read the study {name}: {words}; {more}") from None
         return parse_study(text, path.stem, path)
     if name not in study_names():
         if name in ALONE:
@@ -285,7 +283,7 @@ def _table(kind: type[T], content: Mapping[str, Any], what: str) -> T:
         if first["type"] == "missing":
             raise ClasswiseError(f"{what} has no {place}; add {place} = …") from None
         got = cut(repr(first["input"]), 60)
-        said = first["msg"].lower().replace("valid tuple", "list").replace("dictionary", "table")
+        said = first["msg"].lower().replace("valid tuple", "list")
         raise ClasswiseError(f"{what}: {place} = {got}: {said}") from None
 
 
