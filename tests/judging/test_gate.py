@@ -142,7 +142,7 @@ def test_a_condition_may_be_named_with_its_eps_in_any_spelling(tmp_path, contrac
     assert list(audited.report) == ["pgd-2 eps=8/255 seed=0"]
     stored = read_samples(path)
     (same,) = diff_samples(stored, stored, attacks=(f"pgd-2 {spelt} seed=0",))
-    assert str(same).startswith("pgd-2 eps=8/255 seed=0: ")
+    assert str(same).startswith("pgd-2 eps=8/255 seed=0 on 3 images: ")
     with refused("asks for eps 4/255", "audited at 8/255"):
         gate(contract(f"{text}eps = '4/255'\n"), path)
 
