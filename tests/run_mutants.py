@@ -51,6 +51,7 @@ def run_tests(package: Path, tests: tuple[str, ...], log: Path) -> int:
     assert found is not None
     assert Path(found).is_relative_to(package), f"{found} is not the copy"
     words = ["-x", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    words += ["--basetemp", str(log.with_name(f"tmp{os.getpid()}"))]  # nobody else tidies up there
     signal.signal(signal.SIGALRM, signal.default_int_handler)  # ends pytest with code 2
     signal.alarm(PATIENCE)
     with log.open("w") as stream, contextlib.redirect_stdout(stream):
