@@ -68,10 +68,11 @@ def test_a_note_says_what_the_ledger_lacks_not_what_an_audit_did(linear, tmp_pat
         (kept,) = read_ledger(folder)
         return kept.report.about.get("note", "")
 
-    # in full, and then a question that needs few: nothing is missing
+    # in full, and then a question: it is answered by all that is known, and nothing is missing
     audit_target(linear, folder=tmp_path / "a", **facts)
     (asked,) = audit_target(linear, folder=tmp_path / "a", question="worst>=0.99", **facts)
-    assert "not examined" in asked.report.about["note"]
+    assert "602 of 602 images judged, all of them known" in asked.report.about["note"]
+    assert "sure" not in asked.report.about["note"]
     assert note(tmp_path / "a") == ""
     # a question, and then a few images: what the question chose is still there
     audit_target(linear, folder=tmp_path / "b", question="worst>=0.99", **facts)

@@ -117,7 +117,7 @@ class TestObjects:
             APGD(model, 0.03, norm="L2"),
             APGD(model, 0.03, seed=1),
         ):
-            with refused("another eps, norm or seed", "give its name"):
+            with refused("another eps, norm, seed or number", "give its name"):
                 AutoAttack(model, **CUSTOM, attacks_to_run=[member]).run_standard_evaluation(*data)
         for member in (Condition(), 7, lambda x: x):
             with refused("attacks_to_run holds", "attack objects"):

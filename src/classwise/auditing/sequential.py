@@ -91,7 +91,7 @@ class PartialAudit:
         if self.question is not None:
             said = {True: "yes", False: "no", None: "undecided"}[self.answer]
             parts.append(f"{self.question} under {under}: {said}")
-            if self.answer is not None:
+            if self.answer is not None and seen < total:
                 parts[0] += f" ({100 * self.standing.level:g} % sure of what the full audit says)"
             below, meets = self.standing.decided
             for word, mask in (("below the bar", below), ("not settled", ~below & ~meets)):
@@ -156,8 +156,11 @@ def examine(
     *,
     clock: Callable[[], float] = time.monotonic,
     advance: Callable[[int], None] | None = None,
+    at_once: bool = False,
 ) -> PartialAudit:
     """Judge batch after batch until the question is settled, time is up, or all is judged.
+
+    With `at_once` all is judged in the first: it costs nothing, and the answer is no estimate.
 
     `judge` gives the verdicts on some images under every condition; the last condition is the one
     the question is about. The order of images depends on the seed and their number alone, so a
@@ -171,7 +174,8 @@ def examine(
     begin, longest = clock(), 0.0
     stopped: Stopped = "settled"
     while True:
-        take = standing.allocate(limits.batch_size)
+        rest = queue.sizes - standing.seen
+        take = rest if at_once else standing.allocate(limits.batch_size)
         if not take.any():
             stopped = "complete" if (standing.seen == queue.sizes).all() else "settled"
             break
@@ -224,7 +228,8 @@ def audit_partly(
         return run_audit(replace(plan, data=some), record, tidy=False, paces=paces)
 
     with contextlib.nullcontext() if record is None else record.gathering(HELD):
-        partly = examine(plan.data, judge, limits, advance=listener.advance)
+        free = len(known) == len(plan.data)
+        partly = examine(plan.data, judge, limits, advance=listener.advance, at_once=free)
     for condition in plan.conditions:
         if record is not None:
             record.tidy(condition)

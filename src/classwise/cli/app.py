@@ -24,8 +24,8 @@ R = TypeVar("R")
 app = typer.Typer(
     help="Train, attack and audit image classifiers class by class.\n\n"
     "Begin with: classwise quickstart\n\n"
-    "Exit codes: 0 yes or done, 1 no (gate, --question), 2 wrong use, 3 undecided (gate, "
-    "--question), 130 interrupted, 143 terminated.",
+    "Exit codes: 0 yes or done, 1 no (gate, --question), 2 wrong use, 3 undecided (a strict "
+    "gate, --question), 130 interrupted, 143 terminated.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
