@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from refusals import refused
@@ -96,14 +98,16 @@ def test_a_killed_worker_costs_nothing(tmp_path):
 def test_a_killed_worker_costs_nothing_where_runs_are_kept_at_a_url(tmp_path, monkeypatch):
     """Workers share no folder: what one had in its own is lost with it, but for the URL."""
     pytest.importorskip("ray")
-    study, scratch, killed = tmp_path / "both.toml", tmp_path / "scratch", []
+    study, killed = tmp_path / "both.toml", []
     study.write_text(STUDY)
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-    killer = threading.Thread(target=kill_one, args=(scratch, killed, "classwise-*/*"))
-    there = f"file://{tmp_path / 'there'}"
-    on_ray = made_by(OnRay("", 2), study, tmp_path / "mirror", killer, there)
-    assert killed, "nobody was killed"
+    with tempfile.TemporaryDirectory(prefix="r") as scratch:  # Ray's sockets want a short path
+        monkeypatch.setenv("TMPDIR", scratch)
+        monkeypatch.setattr(tempfile, "tempdir", None)  # look again
+        words = (Path(scratch), killed, "classwise-*/*")
+        killer = threading.Thread(target=kill_one, args=words)
+        there = f"file://{tmp_path / 'there'}"
+        on_ray = made_by(OnRay("", 2), study, tmp_path / "mirror", killer, there)
+        assert killed, "nobody was killed"
     assert not (tmp_path / "mirror").exists()
     assert on_ray == made_by(Processes(2), study, tmp_path / "local")
 
