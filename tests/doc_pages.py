@@ -144,9 +144,9 @@ def in_a_folder(page: str) -> tuple[str, int]:
         work.mkdir()
         script = tools / "classwise"
         own = f"import sys; sys.path[0] = {str(ROOT / 'tests')!r}"
-        script.write_text(
-            f"#!{sys.executable}\n{own}\nfrom doc_pages import command\ncommand(sys.argv[1:])\n"
-        )
+        call = "if __name__ == '__main__':  # not again in the processes of a study\n    "
+        call += "from doc_pages import command\n    command(sys.argv[1:])"
+        script.write_text(f"#!{sys.executable}\n{own}\n{call}\n")
         script.chmod(0o755)
         path = [str(tools), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         facts = {"PATH": os.pathsep.join(path), "ROOT": str(ROOT), "OMP_NUM_THREADS": "1"}
