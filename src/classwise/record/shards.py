@@ -162,6 +162,7 @@ def _load(base: duckdb.DuckDBPyConnection, folder: Path, where: str, begins: str
 def _opens(path: Path) -> bool:
     try:
         with connected() as base:
+            check_rows(base, [path])
             base.execute(f"CREATE TEMP TABLE tried AS {_all_rows([path])}")
     except duckdb.Error:
         return False
