@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from classwise import Run, load_recipe, open_data, train
+from classwise.data.dataset import Dataset
 from classwise.data.splits import balanced_subset
 from classwise.models import names_own_model
 from classwise.training.build import rows_to_use
@@ -67,7 +68,7 @@ def pictures(count: int) -> tuple[Tensor, Tensor]:
     return test.images[:count].float().div_(255), test.labels[:count]
 
 
-def lessons(labels: Tensor, run: Run, count: int) -> Tensor:
+def lessons(data: Dataset, run: Run, count: int) -> Tensor:
     """Rows of some training images that a network was trained on, of all classes alike."""
-    rows = rows_to_use(labels, run.config)[0]
-    return rows[balanced_subset(labels[rows], count, seed=0)]
+    rows = rows_to_use(data, run.config)[0]
+    return rows[balanced_subset(data.labels[rows], count, seed=0)]

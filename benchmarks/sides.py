@@ -99,7 +99,7 @@ def _loaded(home: Path, count: int) -> tuple[Dataset, str, dict[str, Tensor]]:
     """Images that the trained network has learned from, its name and its weights; loaded once."""
     run = trained(STEPPED, home)
     data = open_data("cifar10").train
-    rows = lessons(data.labels, run, count)
+    rows = lessons(data, run, count)
     # neither moved nor mirrored: every side sees the same images
     data = replace(data.subset(rows), mirrored=False, moved=0)
     return data, run.config.model, run.model("last").state_dict()
