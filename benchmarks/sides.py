@@ -46,6 +46,7 @@ class Task(NamedTuple):
     home: Path
     numbers: tuple[tuple[str, Any], ...] = ()  # of the script
     classwise: bool = False
+    precision: str = "float32"  # ours; the script is always in single precision
 
 
 class Turn(NamedTuple):
@@ -126,7 +127,12 @@ def ours(
     """An epoch of one batch in the package's own loop, with a second epoch's class settings."""
     keep_freed_memory()
     config = TrainConfig(
-        model=task.network, batch_size=task.batch + HELD, lr=RATE, schedule="constant", valid=valid
+        model=task.network,
+        batch_size=task.batch + HELD,
+        lr=RATE,
+        schedule="constant",
+        valid=valid,
+        precision=task.precision,  # type: ignore[arg-type]  # refused there if it is none
     )
     recipe, home = load_recipe(task.recipe), torch.device("cpu")
     trainer = Trainer(Run(Path("runs/none")), recipe, config, source, home)

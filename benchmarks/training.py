@@ -47,6 +47,7 @@ class Row:
     numbers: dict[str, Any] = field(default_factory=dict)
     classwise: bool = False
     plain: bool = False  # whether torchattacks can do it, too; every image has the whole attack
+    precision: str = "float32"  # ours; the script has single precision
     stops: bool = False  # samples leave early: the work depends on what the network has learned
     floor: dict[str, float] = field(default_factory=dict)
     goal: dict[str, float] = field(default_factory=dict)
@@ -55,7 +56,8 @@ class Row:
         """The row on a network."""
         numbers = tuple(sorted(self.numbers.items()))
         batch = BATCHES[network]
-        return Task(self.recipe, self.script, network, batch, home, numbers, self.classwise)
+        given = (self.recipe, self.script, network, batch, home, numbers, self.classwise)
+        return Task(*given, self.precision)
 
 
 ROWS = [
@@ -63,6 +65,7 @@ ROWS = [
         goal={NINE: 2.1, EIGHTEEN: 2.0}),
     Row("AT, eval mode", "at(batchnorm=eval)", "at", EVAL, plain=True, floor={NINE: 1.75},
         goal={NINE: 1.9}),
+    Row("AT, bfloat16", "at", "at", precision="bfloat16"),
     Row("AT+CCM", f"at+{CCM}", "at", classwise=True),
     Row("TRADES", "trades(normalised=true)", "trades", floor={NINE: 1.8}, goal={NINE: 2.0}),
     Row("TRADES+CFA", "trades+cfa", "trades", classwise=True),
@@ -107,7 +110,11 @@ def rows_at(network: str, everything: bool = True) -> list[Row]:
     """What is measured on a network: of one that is not trained, nothing that depends on that."""
     if network == NINE:
         return ROWS
-    return [row for row in ROWS if (everything and not row.stops) or network in row.floor]
+    return [
+        row
+        for row in ROWS
+        if (everything and not row.stops) or network in row.floor or row.precision != "float32"
+    ]
 
 
 def _row(row: Row, network: str, args: argparse.Namespace, peak: float) -> None:

@@ -37,9 +37,9 @@ LEVERS = {
     "pooling": "a pooling that keeps to the layout of the convolutions",
     "everything else": "fewer passes over the images between two steps of the attack",
     "convolution, backward": "convolutions nearer to the peak of matrix products: another "
-    "algorithm or lower precision, which these processors do not offer",
+    "algorithm (Winograd), or lower precision where the processor has it: `precision=bfloat16`",
     "convolution, forward": "convolutions nearer to the peak of matrix products: another "
-    "algorithm or lower precision, which these processors do not offer",
+    "algorithm (Winograd), or lower precision where the processor has it: `precision=bfloat16`",
 }
 
 
