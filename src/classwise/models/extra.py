@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
+from classwise.models.same_names import SameNames
 from classwise.types import Images, Logits
 
 HEAD_NAMES = ("head", "fc", "classifier", "linear")  # what people call the last layer
 
 
-class WithExtraOutputs(nn.Module):
+class WithExtraOutputs(SameNames):
     """A model whose head has M more rows than there are classes; the world sees K logits.
 
-    The extra rows begin at zero. Parameters and the state dict keep the names that they have in
-    the model itself, so that its weights fit with and without extra outputs.
+    The extra rows begin at zero.
     """
 
     def __init__(self, model: nn.Module, head_path: str, num_classes: int, extra: int) -> None:
@@ -41,18 +40,6 @@ class WithExtraOutputs(nn.Module):
     def forward(self, images: Images) -> Logits:
         """Return the K class logits."""
         return self.outputs(images)[:, : self.num_classes]
-
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        """The model's own, under its own names."""
-        return self.model.state_dict(*args, **options)
-
-    def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """The reverse."""
-        return self.model.load_state_dict(*args, **options)
-
-    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """The model's own, under its own names."""
-        return self.model.named_parameters(*args, **options)
 
 
 def with_extra_outputs(
