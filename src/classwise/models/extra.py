@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
-from classwise.models.same_names import SameNames
+from classwise.models.same_names import SameNames, innermost
 from classwise.types import Images, Logits
 
 HEAD_NAMES = ("head", "fc", "classifier", "linear")  # what people call the last layer
@@ -25,7 +25,7 @@ class WithExtraOutputs(SameNames):
         super().__init__()
         self.model = copy.deepcopy(model)  # a function may return the same model every time
         self.head_path, self.num_classes = head_path, num_classes
-        head = self.model.get_submodule(head_path)
+        head = innermost(self).get_submodule(head_path)
         assert isinstance(head, nn.Linear)
         head.weight = _with_zero_rows(head.weight, extra)
         if head.bias is not None:
@@ -51,8 +51,7 @@ def with_extra_outputs(
 
 def named_parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Modules under the names that their parameters have in the state dict."""
-    inner: nn.Module = model.model if isinstance(model, WithExtraOutputs) else model
-    found: Iterator[tuple[str, nn.Module]] = inner.named_modules()
+    found: Iterator[tuple[str, nn.Module]] = innermost(model).named_modules()
     return found
 
 

@@ -24,3 +24,10 @@ class SameNames(nn.Module):
     def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
         """The model's own, under its own names."""
         return self.model.named_parameters(*args, **options)
+
+
+def innermost(model: nn.Module) -> nn.Module:
+    """The model whose names all that is around it keep: its parts are found by them."""
+    while isinstance(model, SameNames):
+        model = model.model
+    return model
