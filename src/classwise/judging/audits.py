@@ -135,6 +135,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             verdict=one["verdict"],
             unfinished=read_note(folder, one),
             drawn=Drawn(one["sigma"], one["alpha"], abstained if certifies else ()),
+            images_key=f"{one['images']:016x}",
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))
