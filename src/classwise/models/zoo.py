@@ -175,7 +175,7 @@ class _Snapshot:
         """What keeps the library from running strangers' code, and a folder from the network."""
         return {"trust_remote_code": False, "local_files_only": self.here}
 
-    def with_own_weights(self, auto: Any, config: Any, *, new_head: bool) -> tuple[Any, Any]:
+    def with_own_weights(self, auto: Any, config: Any, *, new_head: bool) -> Any:
         """Its network with the weights that came with it, and what was said about them."""
         told = {"output_loading_info": True, "ignore_mismatched_sizes": new_head}
         files = snapshot_pickles(Path(self.where)) if self.here else []
