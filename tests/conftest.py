@@ -141,3 +141,22 @@ def install(tmp_path, monkeypatch):
         monkeypatch.syspath_prepend(place)
 
     return add
+
+
+GIVEN_NET = """
+import torch
+from torch import nn
+
+def net(num_classes):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The folder that a user works in, with a model of his own for digits: `given_net:net`."""
+    (tmp_path / "given_net.py").write_text(GIVEN_NET)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -19,6 +19,7 @@ CHANCE = ("corruptions/test_corrupting.py::test_draws_are_of_one_corruption_and_
 PUBLISHED = ("attacks/test_corruption_conditions.py::TestPublishedSets",)
 MEAN_ERRORS = ("judging/test_corrupted.py::TestMeanErrors",)
 POOLED = ("judging/test_corrupted.py::test_five_verdicts_on_an_image_are_no_five_images",)
+SAME_IMAGES = ("judging/test_corrupted_same_images.py",)
 TRUTH = ("judging/test_truth.py",)
 REAL = ("judging/test_imagenet.py::test_labels_are_found_by_the_number_in_the_file_name",)
 FACTORS = ("judging/test_imagenet.py::test_error_ratios_are_over_all_annotated_images",)
@@ -114,6 +115,8 @@ AROUND = (
            "slice(0, count)", PUBLISHED, "every severity of a published set is the first"),
     Mutant("judging/corrupted.py", "self.corruptions[n].error / ALEXNET[n] for n",
            "self.corruptions[n].error for n", MEAN_ERRORS, "mCE is divided by nothing"),
+    Mutant("judging/corrupted.py", "one.images_key == self.clean.images_key", "True", SAME_IMAGES,
+           "errors rise above those on other clean images"),
     Mutant("judging/corrupted.py", "np.minimum(some, sizes.max(axis=0))",
            "sizes.sum(axis=0)", POOLED,
            "five severities of an image pass for five images"),

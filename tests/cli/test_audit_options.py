@@ -10,26 +10,9 @@ from typer.testing import CliRunner
 from classwise import cli
 from classwise.attacks.condition import Condition
 
-NET = """
-import torch
-from torch import nn
-
-def net(num_classes):
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
-"""
-
 
 def run(*words):
     return CliRunner().invoke(cli.app, [str(word) for word in words])
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    (tmp_path / "option_net.py").write_text(NET)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -47,7 +30,7 @@ def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
     (here / "there.html").mkdir()
     judged = []
     monkeypatch.setattr(Condition, "judge", lambda *_: judged.append(1))
-    done = run("audit", "option_net:net", "--data", "digits", "--attacks", "clean", *more)
+    done = run("audit", "given_net:net", "--data", "digits", "--attacks", "clean", *more)
     assert done.exit_code == 2
     assert words in done.stderr
     assert not judged
@@ -87,10 +70,10 @@ def command_in(text):
 
 def test_the_command_for_all_classes_runs(here):
     """The user's name of weights is a file's; the ledger calls them otherwise."""
-    import option_net
+    import given_net
 
-    save_file(option_net.net(24).state_dict(), here / "w.safetensors")
-    audit = ["audit", "option_net:net", "--data", many_classes(here / "d.npz")]
+    save_file(given_net.net(24).state_dict(), here / "w.safetensors")
+    audit = ["audit", "given_net:net", "--data", many_classes(here / "d.npz")]
     audit += ["--attacks", "clean", "--out", "kept"]
     done = run(*audit, "--weights", "w.safetensors")
     assert done.exit_code == 0, done.output

@@ -18,26 +18,9 @@ from classwise.judging.audits import read_ledger
 from classwise.models.preparation import Normalisation, Preparation
 from classwise.models.prepared import Front
 
-NET = """
-import torch
-from torch import nn
-
-def net(num_classes):
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
-"""
-
 
 def run(*words):
     return CliRunner().invoke(cli.app, [str(word) for word in words])
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    (tmp_path / "given_net.py").write_text(NET)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def digits(count=300):

@@ -35,6 +35,7 @@ def condition(name, predicted, labels, classes, family="", strength=0.0, kind="s
         kind=kind,
         family=family,
         strength=strength,
+        images_key=f"the first {len(labels)}",
         **more,
     )
 

@@ -4,7 +4,6 @@ import json
 import os
 
 import numpy as np
-import pytest
 import torch
 from refusals import refused
 from typer.testing import CliRunner
@@ -27,19 +26,6 @@ class Malicious:
 def build(spec):
     plain = {"mean": [0.0] * 3, "deviation": [1.0] * 3}
     return build_model(spec, num_classes=3, channels=3, **plain).eval()
-
-
-@pytest.fixture
-def vit(tmp_path):
-    """A small network of transformers in the folder `snapshot`."""
-    found = library("transformers")
-    config = found.ViTConfig(
-        hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-        image_size=64, patch_size=16, num_labels=3,
-    )  # fmt: skip
-    model = found.ViTForImageClassification(config).eval()
-    model.save_pretrained(tmp_path / "snapshot")
-    return model
 
 
 def test_weights_in_pickles_alone(vit, tmp_path, monkeypatch):

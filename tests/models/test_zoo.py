@@ -142,18 +142,7 @@ class TestSnapshots:
         save_file(model.state_dict(), tmp_path / "snapshot/model.safetensors")
         return model
 
-    @pytest.fixture
-    def transformers(self, tmp_path):
-        found = library("transformers")
-        config = found.ViTConfig(
-            hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-            image_size=64, patch_size=16, num_labels=3,
-        )  # fmt: skip
-        model = found.ViTForImageClassification(config).eval()
-        model.save_pretrained(tmp_path / "snapshot")
-        return model
-
-    @pytest.mark.parametrize("whose", ["timms", "transformers"])
+    @pytest.mark.parametrize("whose", ["timms", "vit"])
     def test_a_folder_is_one_command(self, whose, data, request, tmp_path):
         theirs = request.getfixturevalue(whose)
         images = torch.rand(2, 3, 64, 64)
@@ -167,7 +156,7 @@ class TestSnapshots:
         assert torch.equal(opened(images), expected)
         assert not torch.equal(build("hf:snapshot")(images), expected)  # none unless asked
 
-    @pytest.mark.usefixtures("transformers")
+    @pytest.mark.usefixtures("vit")
     def test_its_images_are_prepared_as_it_says(self, data, tmp_path):
         said = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.2, 0.2], "do_resize": False}
         (tmp_path / "snapshot/preprocessor_config.json").write_text(json.dumps(said))
@@ -184,17 +173,17 @@ class TestSnapshots:
         with refused("there is no folder ./nowhere", "hf:ORG/NAME"):
             build("hf:./nowhere")
 
-    def test_of_other_classes_it_has_a_new_head_and_is_no_audit(self, transformers, data):
-        assert transformers.config.num_labels == 3
+    def test_of_other_classes_it_has_a_new_head_and_is_no_audit(self, vit, data):
+        assert vit.config.num_labels == 3
         assert build("hf:snapshot(pretrained=true)", num_classes=5)(torch.rand(2, 3, 64, 64)).shape
         images = np.zeros((10, 64, 64, 3), np.uint8)
         np.savez("five.npz", images=images, labels=np.arange(10) % 5)
         told = audit("hf:snapshot", "--data", data.replace("data", "five"))
         assert "are for 3 classes, and the data have 5" in told.stderr
 
-    def test_a_head_that_is_not_there_is_no_weight(self, transformers, tmp_path, monkeypatch):
+    def test_a_head_that_is_not_there_is_no_weight(self, vit, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
-        kept = {n: v for n, v in transformers.state_dict().items() if "classifier" not in n}
+        kept = {n: v for n, v in vit.state_dict().items() if "classifier" not in n}
         save_file(kept, tmp_path / "snapshot/model.safetensors", {"format": "pt"})
         with refused("do not fit its own network", "classifier"):
             build("hf:snapshot(pretrained=true)")

@@ -9,7 +9,9 @@ from short_runs import moved, short_run, weights_of
 from torch import nn
 
 from classwise.models.asking import batchnorm_mode, set_training
-from classwise.training.parts import freeze, parameter_groups
+from classwise.models.extra import named_parts, with_extra_outputs
+from classwise.models.logits_of import LogitsOf
+from classwise.training.parts import freeze, parameter_groups, parts_of
 from classwise.training.schedule import learning_rate
 
 RESNET = {"model": "resnet9(width=2)", "epochs": 1}
@@ -72,6 +74,15 @@ class TestFreeze:
         freeze(model, ["0"])
         set_training(model, True)
         assert not model[0][1].training
+
+    def test_a_model_around_another_goes_by_the_names_inside(self, net):
+        inside = net()
+        model = with_extra_outputs(LogitsOf(inside), "head", 4, 2)
+        assert model.head_path in parts_of(name for name, _ in model.named_parameters())
+        for around in (LogitsOf(inside), model):
+            freeze(around, ["norm", "conv"])
+            set_training(around, True)
+            assert not dict(named_parts(around))["norm"].training
 
     def test_half_a_batchnorm_is_not_frozen(self, net):
         model = net()

@@ -98,9 +98,8 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     audit has the class names it was written with; `about` is for those that say nothing.
     """
     facts = audit_facts(folder)
-    said = {
-        key: described_by(about, own) for key, own in read_abouts(ledger_folder(folder)).items()
-    }
+    own = read_abouts(ledger_folder(folder))
+    said = {key: described_by(about, one) for key, one in own.items()}
     abouts = {_key(one): said.get((one["model_hash"], one["data_hash"]), about) for one in facts}
     with open_table(ledger_folder(folder)) as base:
         cells = base.execute(
@@ -117,7 +116,7 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
     for one in facts:
         data = abouts[_key(one)]["data"]
         counts, abstained = counted[_key(one)]
-        certifies = one["verdict"] == CERTIFIED
+        abstained = abstained if one["verdict"] == CERTIFIED else ()
         groups_of = (_tuple(data.get("superclass_of")), _tuple(data.get("superclass_names")))
         report = ConditionReport(
             one["condition"],
@@ -134,7 +133,8 @@ def read_audits(folder: Path, about: Mapping[str, Any]) -> list[AuditedWeights]:
             norm=one["norm"],
             verdict=one["verdict"],
             unfinished=read_note(folder, one),
-            drawn=Drawn(one["sigma"], one["alpha"], abstained if certifies else ()),
+            drawn=Drawn(one["sigma"], one["alpha"], abstained),
+            images_key=f"{one['images']:016x}",
         )
         shown = one["shown_weights"], one["shown_split"]
         groups.setdefault(shown, []).append((one, report))

@@ -71,6 +71,11 @@ class CorruptedClasses(RatedGroups):
         return min(counts), max(counts)
 
     @property
+    def same_images(self) -> bool:
+        """Whether all severities were asked about the same images."""
+        return len({one.images_key for one in self.seen}) == 1
+
+    @property
     def confidence(self) -> float:
         """Of all intervals."""
         return self.seen[0].level
@@ -171,11 +176,10 @@ class CorruptionReport:
 
     @property
     def beside_clean(self) -> bool:
-        """Whether the clean images are as many of each class as the corrupted ones."""
-        if self.clean is None:
+        """Whether the clean images are known to be the corrupted ones, not only as many."""
+        if self.clean is None or not self.clean.images_key:
             return False
-        sizes = self.clean.tally.sizes
-        return all(np.array_equal(one.tally.sizes, sizes) for one in self.together.seen)
+        return all(one.images_key == self.clean.images_key for one in self.together.seen)
 
     @property
     def missing(self) -> str:

@@ -47,6 +47,7 @@ class ConditionReport(RatedGroups):
     family: str = ""  # of the attack or shift, such as corruption:fog
     strength: float = 0.0  # its steps or severity
     options: str = ""
+    images_key: str = ""  # tells its images from others of the same data; nothing: nobody said
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -57,11 +58,8 @@ class ConditionReport(RatedGroups):
     @property
     def tally(self) -> Tally:
         """Right answers and samples of each class."""
-        return Tally(
-            self.class_names,
-            self.counts.confusion.diagonal().numpy(),
-            self.counts.sizes.numpy(),
-        )
+        hits = self.counts.confusion.diagonal().numpy()
+        return Tally(self.class_names, hits, self.counts.sizes.numpy())
 
     @property
     def confidence(self) -> float:

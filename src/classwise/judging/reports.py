@@ -11,6 +11,7 @@ from classwise.judging.groups import Grouping, tallies
 from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.judging.smoothed import Drawn
 from classwise.record.rows import Predictions
+from classwise.record.shard_files import digest
 
 
 def class_report(
@@ -39,6 +40,7 @@ def class_report(
             verdict=one.verdict,
             unfinished=unfinished,
             drawn=_drawn(one, len(data.class_names)),
+            images_key=digest(np.sort(one.sample).tobytes()),
         )
         for one in found
     ]

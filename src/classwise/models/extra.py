@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
+from classwise.models.same_names import SameNames, innermost
 from classwise.types import Images, Logits
 
 HEAD_NAMES = ("head", "fc", "classifier", "linear")  # what people call the last layer
 
 
-class WithExtraOutputs(nn.Module):
+class WithExtraOutputs(SameNames):
     """A model whose head has M more rows than there are classes; the world sees K logits.
 
-    The extra rows begin at zero. Parameters and the state dict keep the names that they have in
-    the model itself, so that its weights fit with and without extra outputs.
+    The extra rows begin at zero.
     """
 
     def __init__(self, model: nn.Module, head_path: str, num_classes: int, extra: int) -> None:
         super().__init__()
         self.model = copy.deepcopy(model)  # a function may return the same model every time
         self.head_path, self.num_classes = head_path, num_classes
-        head = self.model.get_submodule(head_path)
+        head = innermost(self).get_submodule(head_path)
         assert isinstance(head, nn.Linear)
         head.weight = _with_zero_rows(head.weight, extra)
         if head.bias is not None:
@@ -42,18 +41,6 @@ class WithExtraOutputs(nn.Module):
         """Return the K class logits."""
         return self.outputs(images)[:, : self.num_classes]
 
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        """The model's own, under its own names."""
-        return self.model.state_dict(*args, **options)
-
-    def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """The reverse."""
-        return self.model.load_state_dict(*args, **options)
-
-    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """The model's own, under its own names."""
-        return self.model.named_parameters(*args, **options)
-
 
 def with_extra_outputs(
     model: nn.Module, head_path: str | None, num_classes: int, extra: int
@@ -64,8 +51,7 @@ def with_extra_outputs(
 
 def named_parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Modules under the names that their parameters have in the state dict."""
-    inner: nn.Module = model.model if isinstance(model, WithExtraOutputs) else model
-    found: Iterator[tuple[str, nn.Module]] = inner.named_modules()
+    found: Iterator[tuple[str, nn.Module]] = innermost(model).named_modules()
     return found
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from classwise.models.same_names import SameNames
 from classwise.types import Images, Logits
 
 
-class LogitsOf(nn.Module):
-    """A model of transformers, which wraps its logits in an object; the names stay the model's."""
+class LogitsOf(SameNames):
+    """A model of transformers, which wraps its logits in an object."""
 
     def __init__(self, model: nn.Module, published: int | None = None) -> None:
         super().__init__()
@@ -37,15 +38,3 @@ class LogitsOf(nn.Module):
             return dict(tensors)
         taken = {n: t for n, t in found.state_dict().items() if n not in told["missing_keys"]}
         return taken | {n: tensors[n] for n in told["unexpected_keys"] if n in tensors}
-
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        """The model's own, under its own names."""
-        return self.model.state_dict(*args, **options)
-
-    def load_state_dict(self, *args: Any, **options: Any) -> Any:
-        """The reverse."""
-        return self.model.load_state_dict(*args, **options)
-
-    def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """The model's own, under its own names."""
-        return self.model.named_parameters(*args, **options)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from classwise.errors import ClasswiseError
 from classwise.models.classifier import Classifier
-from classwise.models.extra import find_head
+from classwise.models.extra import WithExtraOutputs, find_head
+from classwise.models.same_names import innermost
 from classwise.types import Images
 
 FeatureModel: TypeAlias = Callable[[Images], Tensor]  # n images to n×d features
@@ -52,8 +53,6 @@ def _head(model: nn.Module, num_classes: int, head: str | None) -> nn.Module:
         if head not in (None, "head"):
             raise ClasswiseError(f"head={head!r}: the head of a model of ours is called head")
         return model.head
-    wide = getattr(model, "model", None)  # with extra outputs the head has more than K
-    path = getattr(model, "head_path", None)
-    if isinstance(path, str) and isinstance(wide, nn.Module):
-        return wide.get_submodule(path)
-    return model.get_submodule(find_head(model, num_classes, head))
+    if isinstance(model, WithExtraOutputs):  # its head has more than K outputs
+        return innermost(model).get_submodule(model.head_path)
+    return innermost(model).get_submodule(find_head(model, num_classes, head))

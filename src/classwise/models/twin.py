@@ -15,7 +15,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.nn.functional import relu, relu6
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from classwise.types import Images, LogitModel, Logits
+from classwise.types import Images, Logits
 
 # Largest difference, relative to the size, that counts as the same. Slopes jump where a ReLU is at
 # its kink, so they are only checked to be there and to point the same way.
@@ -26,28 +26,22 @@ _NO_USE_FOR_OUTPUT = (nn.Conv2d, nn.Linear, nn.BatchNorm2d, *_POOLS)
 _SUMS = (operator.add, torch.add)
 
 
-def quick_twin(model: LogitModel, images: Images) -> LogitModel:
-    """A copy of a model in eval mode that answers the same and quicker, or the model itself.
+class Following:
+    """A twin that follows its model: traced once, it takes over the weights whenever it is asked.
 
     BatchNorm is folded into the convolution before it: y = γ(Wx + b − μ)/√(σ² + ε) + β is one
     convolution with weights γW/√(σ² + ε). So is a division by constants into the one after it, as
     in (x − μ)/σ. ReLUs work in place, weights and the gradients that reach poolings have the layout
     of the images, and weights take no gradients. A model that cannot be traced, is not in eval
-    mode, has hooks or gradients written by hand, or answers or slopes differently on `images` is
-    returned as it is. What a search finds on the twin is confirmed on the model itself.
-
-    >>> plain = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten()).eval()
-    >>> [type(part).__name__ for part in quick_twin(plain, torch.rand(2, 1, 3, 3)).children()]
-    ['Conv2d', 'Flatten']
-    """
-    return Following(model).now(images) if isinstance(model, nn.Module) else model
-
-
-class Following:
-    """A twin that follows its model: traced once, it takes over the weights whenever it is asked.
+    mode, has hooks or gradients written by hand, or answers or slopes differently on the images is
+    its own twin. What a search finds on the twin is confirmed on the model itself.
 
     Whether it is the same as the model is looked at again in every `epoch`; inside one only weights
     and statistics may change, not what is done with them.
+
+    >>> plain = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.Flatten()).eval()
+    >>> [type(part).__name__ for part in Following(plain).now(torch.rand(2, 1, 3, 3)).children()]
+    ['Conv2d', 'Flatten']
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -11,6 +11,7 @@ import importlib
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -150,8 +151,8 @@ def _hub(
         return _made(spec, make, where, pretrained=pretrained, **given)
     if options:
         raise ClasswiseError(f"{spec}: {', '.join(options)} has no effect here; leave it out")
-    where = str(folder) if here else name
-    model = _made(spec, _transformers, where, pretrained, num_classes, here)
+    snapshot = _Snapshot(str(folder) if here else name, here)
+    model = _made(spec, _transformers, snapshot, pretrained, num_classes)
     model.preprocessor_config = _processor(folder if here else config.parent)
     return model
 
@@ -162,38 +163,48 @@ def _processor(snapshot: Path) -> Any:
     return parse_json(read_text(file), file) if file.is_file() else None
 
 
-def _transformers(where: str, pretrained: bool, num_classes: int, here: bool) -> nn.Module:
+@dataclass(frozen=True)
+class _Snapshot:
+    """A snapshot of transformers, and how it is asked for: never with code of its own."""
+
+    where: str  # a folder here, or a repository of the hub
+    here: bool
+
+    @property
+    def safe(self) -> dict[str, bool]:
+        """What keeps the library from running strangers' code, and a folder from the network."""
+        return {"trust_remote_code": False, "local_files_only": self.here}
+
+    def with_own_weights(self, auto: Any, config: Any, *, new_head: bool) -> Any:
+        """Its network with the weights that came with it, and what was said about them."""
+        told = {"output_loading_info": True, "ignore_mismatched_sizes": new_head}
+        files = snapshot_pickles(Path(self.where)) if self.here else []
+        try:
+            if not files:
+                how = {"use_safetensors": True, **told, **self.safe}
+                return auto.from_pretrained(self.where, config=config, **how)
+        except OSError:  # there are no safetensors
+            if self.here:
+                raise
+            files = [_fetched(self.where, WEIGHTS)]
+        # transformers unpickles as it sees fit, so the tensors are read here
+        kind: Any = type(auto.from_config(config, trust_remote_code=False))
+        return kind.from_pretrained(None, config=config, state_dict=tensors_of(files), **told)
+
+
+def _transformers(snapshot: _Snapshot, pretrained: bool, num_classes: int) -> nn.Module:
     library = imported("transformers")
-    safe = {"trust_remote_code": False, "local_files_only": here}
-    config = library.AutoConfig.from_pretrained(where, **safe)
+    config = library.AutoConfig.from_pretrained(snapshot.where, **snapshot.safe)
     auto = library.AutoModelForImageClassification
     published, config.num_labels = config.num_labels, num_classes
     if not pretrained:
         return LogitsOf(auto.from_config(config, trust_remote_code=False))
     other = published != num_classes  # then the head is new; audits refuse that
-    facts = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": other}
-    model, told = _with_own_weights(auto, where, here, facts, safe)
+    model, told = snapshot.with_own_weights(auto, config, new_head=other)
     odd = {kind: names for kind, names in told.items() if names and kind.endswith("_keys")}
     if odd.keys() - ({"mismatched_keys"} if other else set()):
         raise ClasswiseError(f"its weights do not fit its own network ({cut(odd)})")
     return LogitsOf(model, published)
-
-
-def _with_own_weights(
-    auto: Any, where: str, here: bool, facts: dict[str, Any], safe: dict[str, Any]
-) -> Any:
-    """A network with the weights of its snapshot, and what was said about them."""
-    files = snapshot_pickles(Path(where)) if here else []
-    try:
-        if not files:
-            return auto.from_pretrained(where, use_safetensors=True, **facts, **safe)
-    except OSError:  # there are no safetensors
-        if here:
-            raise
-        files = [_fetched(where, WEIGHTS)]
-    # transformers unpickles as it sees fit, so the tensors are read here
-    kind: Any = type(auto.from_config(facts["config"], trust_remote_code=False))
-    return kind.from_pretrained(None, state_dict=tensors_of(files), **facts)
 
 
 def imported(library: str) -> Any:

@@ -74,6 +74,7 @@ def audit_facts(folder: Path) -> list[dict[str, Any]]:
             " max(radius) AS radius, min(norm) AS norm, min(seed) AS seed, min(verdict) AS verdict,"
             " min(kind) AS kind, max(coalesce(sigma, 0)) AS sigma, max(coalesce(alpha, 0)) AS alpha"
             ", min(family) AS family, min(strength) AS strength, min(options) AS options"
+            ", bit_xor(hash(sample)) AS images"  # every sample is there once, in any order
             " FROM rows GROUP BY weights, split, model_hash, data_hash, attack_key ORDER BY ALL"
         )
         columns = [column[0] for column in found.description or ()]

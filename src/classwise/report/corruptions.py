@@ -123,10 +123,9 @@ def _words(many: CorruptionReport) -> list[str]:
     fewest, most = many.together.images
     if many.groupings:
         found.append(f"By groups: {GROUPS_SAID[0].lower()}{GROUPS_SAID[1:]}")
-    if fewest < most:
-        found.append(
-            f"Not all saw the same images ({fewest} to {most}); verdicts are pooled as they are."
-        )
+    if not many.together.same_images:
+        counts = f"{fewest} to {most}" if fewest < most else f"{most} each"
+        found.append(f"Not all saw the same images ({counts}); verdicts are pooled as they are.")
     if many.mce is None:
         return [*found, f"{many.missing[0].upper()}{many.missing[1:]}."]
     rise = many.relative_mce

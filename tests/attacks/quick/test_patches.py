@@ -9,7 +9,7 @@ from torch import nn
 from classwise.attacks.ball import LINF
 from classwise.attacks.quick.patches import Patches
 from classwise.attacks.search import suite
-from classwise.models.twin import quick_twin
+from classwise.models.twin import Following
 from classwise.types import Batch
 
 SLIDING = {
@@ -33,7 +33,7 @@ class TestPatches:
             model.float()(pictures(1, height=20, width=17).float())
             return model
 
-        return quick_twin(seeded(make), pictures(4, height=20, width=17))
+        return Following(seeded(make)).now(pictures(4, height=20, width=17))
 
     def windows(self, images, owner, size):
         """Known images with a window changed, every corner among the places."""
@@ -82,7 +82,7 @@ class TestPatches:
         patches = Patches(network, images)
         assert not patches.remember(15, torch.arange(4), images)
         flat = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(3 * 20 * 17, 5)))
-        patches = Patches(quick_twin(flat, images), images)
+        patches = Patches(Following(flat).now(images), images)
         assert not patches.remember(1, torch.arange(4), images)
         patches.learn(torch.tensor([0]), torch.tensor([0]))  # nothing is known: nothing to learn
 
@@ -96,7 +96,7 @@ class TestPatches:
                 return self.inside(x) * scale
 
         model, images = seeded(Optional), pictures(4)
-        twin = quick_twin(model, images)
+        twin = Following(model).now(images)
         patches, owner = Patches(twin, images), torch.arange(4)
         assert twin is not model
         assert patches.remember(2, owner, images)
