@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def list_studies() -> None:
     """Name every study and the papers they are of."""
-    from classwise.studies.papers.cells import papers
+    from classwise.papers import PAPERS
     from classwise.studies.study import load_study, study_names
 
     _say(
@@ -22,7 +22,7 @@ def list_studies() -> None:
         "runs (a run is one model, trained and audited) and how long all of them take on two "
         "cores, roughly. The papers:"
     )
-    for key, paper in papers().items():
+    for key, paper in PAPERS.items():
         _say(f"{key}: {paper.cited}", indent=2)
     for name in study_names():
         one = load_study(name)
