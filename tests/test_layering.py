@@ -69,6 +69,7 @@ WALK = {
     "script": "",
     "foreign": "",
     "recipe": "",
+    "papers": "",
     "methods": "",
     "recipe_text": "",
     "training": (

@@ -9,7 +9,9 @@ from rich.console import Console
 from classwise.auditing.progress import Bar
 from classwise.progress import EVERY, Course
 from classwise.training.progress import TrainProgress
+from classwise.training.record import headline
 
+SEEN = ("clean", "pgd-10", "robust")
 LONG = "trades+ccm+ema[1]: suite(apgd-ce,apgd-dlr,fab,square): 1234 of 5678 stand after apgd-ce"
 
 
@@ -96,19 +98,19 @@ def test_what_was_judged_before_is_no_work_of_now():
     bar.begin("pgd-20", 600, 500)
     for clock.now in (10, 20):
         bar.advance(10)
-    assert told(bar._course, console) == "520 of 600, 80 s left)"
+    assert told(bar._course, console) == "image 520 of 600, 80 s left)"
 
 
 def test_a_file_gets_a_line_a_minute():
     clock, console = Clock(), to_a_file()
     with Course(quiet=False, console=console, clock=clock) as course:
-        course.begin("audit: pgd-20", 100, done=10)
+        course.begin("audit: pgd-20", 100, done=10, unit="image")
         for clock.now in range(20, 201, 20):  # ten steps of 20 seconds
             course.advance(5)
     assert console.file.getvalue().splitlines() == [
-        "audit: pgd-20 (25 of 100, 5 min left)",
-        "audit: pgd-20 (40 of 100, 4 min left)",
-        "audit: pgd-20 (55 of 100, 3 min left)",
+        "audit: pgd-20 (image 25 of 100, 5 min left)",
+        "audit: pgd-20 (image 40 of 100, 4 min left)",
+        "audit: pgd-20 (image 55 of 100, 3 min left)",
     ]
 
 
@@ -121,7 +123,9 @@ def test_a_suite_speaks_inside_a_long_piece():
     assert not console.file.getvalue()
     clock.now = EVERY
     bar.tell("apgd-ce", torch.tensor([True, False]))
-    assert console.file.getvalue() == "mine: autoattack: 1 of 2 stand after apgd-ce (0 of 100)\n"
+    assert (
+        console.file.getvalue() == "mine: autoattack: 1 of 2 stand after apgd-ce (image 0 of 100)\n"
+    )
 
 
 @pytest.mark.parametrize("quiet", [True, False])
@@ -138,11 +142,20 @@ def test_training_says_its_epochs_with_the_time_left():
     clock, console = Clock(), to_a_file()
     progress = TrainProgress("at+ema", 10, 0, 2, quiet=False)
     progress.course = Course(quiet=False, console=console, clock=clock)
-    progress.course.begin("at+ema", 20)
+    progress.course.begin("at+ema", 20, unit="step")
     for finished in (1, 2):
         clock.now += 5
         progress.batch()
         progress.batch()
         progress.epoch(finished, 1.5, 0.5, 0.25, "pgd-10")
-    said = "at+ema: epoch 2/10, loss 1.500, pgd-10 50 %, worst class 25 % (4 of 20, 40 s left)\n"
-    assert console.file.getvalue() == said
+    said = "at+ema: epoch 2/10, loss 1.500, pgd-10 50 %, worst class 25 % (step 4 of 20, 40 s left)"
+    assert console.file.getvalue() == f"{said}\n"
+
+
+def test_every_recipe_is_told_under_the_attack_that_all_are_judged_by():
+    kinds = {name: {"overall": k / 4, "by_class": [k / 8, None]} for k, name in enumerate(SEEN)}
+    assert headline({"valid": {"live": kinds}}) == (0.25, 0.125, "pgd-10")
+    kinds.pop("pgd-10")
+    assert headline({"valid": {"live": kinds}}) == (0.5, 0.25, "own attack")
+    kinds.pop("robust")
+    assert headline({"valid": {"live": {}}, "train": kinds}) == (0.0, 0.0, "clean")

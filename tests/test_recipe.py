@@ -220,3 +220,7 @@ class TestDefaults:
 
     def test_a_when_is_an_epoch_or_a_fraction_of_the_run(self):
         assert [epoch_of(when, 40) for when in (0, 0.25, 0.5, 1, 7, 50)] == [0, 10, 20, 1, 7, 50]
+
+    def test_it_is_spelled_with_the_options_that_were_changed(self):
+        assert parse_recipe("ccm+trades(beta=3,steps=10)+ema").spelled == "trades(beta=3.0)+ccm+ema"
+        assert parse_recipe("fat").spelled == "at+fat"

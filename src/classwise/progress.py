@@ -47,7 +47,7 @@ class Course:
             expand=True,
         )
         self._task: TaskID | None = None
-        self._words, self._total, self._done = "", 0, 0
+        self._words, self._unit, self._total, self._done = "", "", 0, 0
         self._cold, self._said = warms_up, clock()
         self._last = self._counted_since = clock()
         self._counted_from = 0  # the time left is judged by what was done from there, since then
@@ -61,8 +61,12 @@ class Course:
     ) -> None:
         self._bar.stop()
 
-    def begin(self, words: str, total: int, done: int = 0) -> None:
-        """Begin a task of so many pieces, some of which may be done already."""
+    def begin(self, words: str, total: int, done: int = 0, *, unit: str = "") -> None:
+        """Begin a task of so many pieces, some of which may be done already.
+
+        A plain line calls a piece by its `unit`, such as `step`.
+        """
+        self._unit = f"{unit} " if unit else ""
         self._words, self._total, self._done, self._cold = words, total, done, self.warms_up
         self._last = self.clock()
         self._count_anew()
@@ -97,7 +101,7 @@ class Course:
         self._said = self.clock()
         if not (self.live or self.quiet):
             left = f", {self._left()}" if self._left() else ""
-            words = f"{self._words} ({self._done} of {self._total}{left})"
+            words = f"{self._words} ({self._unit}{self._done} of {self._total}{left})"
             self.console.print(words, highlight=False, soft_wrap=True, markup=False)
 
     def _count_anew(self) -> None:

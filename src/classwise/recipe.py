@@ -174,6 +174,12 @@ class Recipe:
         return "+".join(method.name for method in self.methods)
 
     @property
+    def spelled(self) -> str:
+        """The short spelling with the options that were given, such as `trades(beta=3)+ccm`."""
+        given = {method.name: method for method in self.company}
+        return "+".join(_spelled(given[method.name]) for method in self.methods)
+
+    @property
     def attacks(self) -> bool:
         """Whether training perturbs its images."""
         return self.slots.reference is not None
@@ -205,6 +211,12 @@ class Recipe:
                 shown = UNFILLED[slot.name] if value is None else value
                 rows.append((slot.name, str(shown), self.owners.get(slot.name, "-")))
         return rows
+
+
+def _spelled(method: Method) -> str:
+    known = type(method).model_fields
+    options = ", ".join(f"{key}={value}" for key, value in method if value != known[key].default)
+    return f"{method.name}({options})" if options else method.name
 
 
 def compose(methods: Iterable[Method]) -> Recipe:

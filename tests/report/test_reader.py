@@ -9,11 +9,12 @@ import re
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from readers import HOSTILE, MANY, audited, names_of, printed, shown
 from refusals import refused
 
-from classwise.judging.metrics import ClassReport
+from classwise.judging.metrics import ClassReport, ConditionReport, count_predictions
 from classwise.judging.showing import worst_first
 from classwise.report.classes import csv_table, json_text
 from classwise.report.tables import latex_table, markdown_table, rich_table
@@ -162,3 +163,11 @@ class TestTerminal:
         first, second = audited(3, per_class=20), audited(3, per_class=60)
         both = ClassReport([first.report["clean"], second.report["pgd-20"]])
         assert "20, 60" in shown(replace(first, report=both))
+
+    def test_classes_that_are_equal_are_all_counted_where_one_is_named(self):
+        labels = np.repeat(np.arange(6), 10)
+        right = np.arange(60) % 10 < np.array([9, 9, 5, 9, 9, 5])[labels]
+        counts = count_predictions(labels, np.where(right, labels, (labels + 1) % 6), 6)
+        said = str(ClassReport([ConditionReport("clean", counts, tuple("abcdef"))]))
+        assert "worst class 50.0% (c, f; the truly" in said
+        assert "best 90.0% (a, b, d and 1 more)" in said

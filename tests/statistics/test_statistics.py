@@ -124,7 +124,7 @@ def test_a_warning_says_how_many_are_needed_and_then_falls_silent():
     assert worst_class_warning([needed] * 10, 0.5) is None
     text = worst_class_warning([needed - 1] * 10, 0.5)
     assert f"with {needed - 1} per class" in text
-    assert f"±5 points need {needed} per class" in text
+    assert f"±5 points at this accuracy need {needed} per class" in text
 
 
 def test_a_warning_counts_the_classes_that_are_too_small():

@@ -3,13 +3,19 @@
 import pytest
 
 from classwise.errors import ClasswiseError
+from classwise.methods import METHODS
+from classwise.papers import PAPERS
 from classwise.studies.papers import paper_rows
-from classwise.studies.papers.cells import PaperColumn, paper_cell, paper_cells, papers
+from classwise.studies.papers.cells import PaperColumn, paper_cell, paper_cells
 
 
-def test_every_paper_has_its_number():
-    assert [paper.number for paper in papers().values()] == ["000", "001", "002", "003", "004"]
-    assert papers()["amerehi"].cited.startswith("Amerehi and Healy")
+@pytest.mark.parametrize(
+    ("author", "methods"), [("Wei", 5), ("Benz", 5), ("Medi", 1), ("Amerehi", 1)]
+)
+def test_a_method_and_a_study_of_one_paper_name_the_same_year(author, methods):
+    told = [method.paper for method in METHODS.values() if author in method.paper]
+    assert len(told) == methods
+    assert all(words.endswith(PAPERS[author.lower()].source) for words in told)
 
 
 # Typed from the papers: the first and the last row of each table, and cells that are easy to swap.

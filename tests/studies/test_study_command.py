@@ -181,7 +181,10 @@ def test_list_names_every_study_with_its_runs_and_costs(monkeypatch):
         assert set(shown.split()) <= words
     said = " ".join(result.output.split())
     assert "smoke: 3 runs, 3 s; minutes: none; hours: none; paper: 3 runs, 45.1 days" in said
-    assert "wei: Wei and others (2023)" in said
+    assert "wei: Wei et al., CVPR 2023: CFA" in said
+    assert "digits (our own, docs/results.md) every family of methods" in said
+    assert "one scale, 5 seeds: 105 runs, 19 min digits-defaults (our own" in said
+    assert said.endswith("one scale, 5 seeds: 120 runs, 22 min")
     assert "each theorem holds no runs: all is computed when its page is written" in said  # wei-toy
 
 

@@ -38,7 +38,7 @@ class Bar:
     def begin(self, words: str, total: int, done: int = 0) -> None:
         """Begin a line of so many images, some of which may be judged already."""
         self._words = f"{self.title}: {words}"
-        self._course.begin(self._words, total, done)
+        self._course.begin(self._words, total, done, unit="image")
 
     def advance(self, images: int) -> None:
         """So many more are done."""

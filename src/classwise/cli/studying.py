@@ -18,7 +18,7 @@ from classwise.cli.studying_checked import (
     refuse_urls,
 )
 from classwise.cli.studying_costs import print_costs
-from classwise.cli.studying_digits import DIGITS, make_tables
+from classwise.cli.studying_digits import DIGITS, SEEDS, make_tables
 from classwise.errors import ClasswiseError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def study(
         return list_studies()
     if any(name in DIGITS for name in names):
         place = place_of_digits(names, folder, of_files)
-        many_seeds = 5 if seeds is None else seeds
+        many_seeds = SEEDS if seeds is None else seeds
         return make_tables(names[0], many_seeds, also or [], many, place, table, wait)
     refuse_idle({"--also": also, "--table": table, "--wait": wait}, names[0])
 

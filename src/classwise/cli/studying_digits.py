@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from classwise.cli.app import out
 from classwise.errors import ClasswiseError
 
-DIGITS = ("digits", "digits-defaults")
+if TYPE_CHECKING:
+    from classwise.studies.grid import Job
+
+DIGITS = {
+    "digits": "every family of methods on the embedded digits, over seeds",
+    "digits-defaults": "six of these recipes again, with one default changed at a time",
+}
+SEEDS = 5
+
+
+def jobs_of_tables(
+    name: str, seeds: int, where: Path, also: list[str] | None = None
+) -> dict[str, list[Job]]:
+    """The runs of a study, those of each variation by its title."""
+    from classwise.studies import digits
+
+    if name == "digits":
+        return {"": digits.study_jobs(seeds, where, also or ())}
+    if also:
+        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
+    return {one.title: one.jobs(seeds, where) for one in digits.VARIATIONS}
 
 
 def make_tables(
@@ -29,12 +50,7 @@ def make_tables(
     if seeds < 2:
         raise ClasswiseError(f"--seeds {seeds}: a table over seeds needs at least 2")
     where = folder or digits.default_folder()
-    if name == "digits":
-        jobs = {"": digits.study_jobs(seeds, where, also)}
-    elif also:
-        raise ClasswiseError(f"--also {also[0]}: more recipes can stand in the study digits only")
-    else:
-        jobs = {v.title: v.jobs(seeds, where) for v in digits.VARIATIONS}
+    jobs = jobs_of_tables(name, seeds, where, also)
     every = [job for some in jobs.values() for job in some]
     to = table or where / f"{name}.md"
     with FolderLock(where, "a study", wait=wait, remedy=IN_USE) as lock:

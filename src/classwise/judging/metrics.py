@@ -119,7 +119,7 @@ class ConditionReport(RatedGroups):
 
     @property
     def best_class(self) -> str:
-        """Name of the best class."""
+        """Name of the best class; the first one where several are equal."""
         return self.best_group
 
     @property

@@ -104,7 +104,7 @@ class RatedGroups(ABC):
     @property
     def worst_group(self) -> str:
         """Name of the group with the lowest accuracy; the first one where several are equal."""
-        return self.tally.names[int(np.flatnonzero(self.rates == self.worst)[0])]
+        return self.names_at(self.worst)[0]
 
     @property
     def worst_interval(self) -> tuple[float, float]:
@@ -137,8 +137,12 @@ class RatedGroups(ABC):
 
     @property
     def best_group(self) -> str:
-        """Name of the group with the highest accuracy."""
-        return self.tally.names[int(np.flatnonzero(self.rates == self.best)[0])]
+        """Name of the group with the highest accuracy; the first one where several are equal."""
+        return self.names_at(self.best)[0]
+
+    def names_at(self, rate: float) -> tuple[str, ...]:
+        """Every group at this very rate: many may share a worst of 0, or a best of 1."""
+        return tuple(self.tally.names[k] for k in np.flatnonzero(self.rates == rate))
 
     @property
     def spread(self) -> float:

@@ -205,12 +205,15 @@ def _sentence(report: ConditionReport, *, counted: bool = False) -> str:
         return f"{IN_PART}, {seen} images, so there is no average to quote{missing}"
     tail = report.tail()
     low, high = report.worst_interval
+    worst, best, last = (
+        few_names([cut(name) for name in names])
+        for names in (report.names_at(report.worst), report.names_at(report.best), tail.classes)
+    )
     return (
         f"{report.overall:.1%} overall{f' of {seen} images' if counted else ''}, worst class "
-        f"{report.worst:.1%} ({cut(report.worst_class)}; the truly worst {low:.1%} to "
-        f"{high:.1%}), best {report.best:.1%} ({cut(report.best_class)}), worst 10 % of classes "
-        f"{tail.mean:.1%} ({few_names([cut(name) for name in tail.classes])}), "
-        f"class std {100 * report.spread:.1f} points{missing}"
+        f"{report.worst:.1%} ({worst}; the truly worst {low:.1%} to {high:.1%}), best "
+        f"{report.best:.1%} ({best}), worst 10 % of classes {tail.mean:.1%} ({last}), class std "
+        f"{100 * report.spread:.1f} points{missing}"
     )
 
 

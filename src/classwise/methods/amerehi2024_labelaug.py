@@ -1,4 +1,4 @@
-"""Label augmentation: attacked images also name their operation (Amerehi and Healy, 2024)."""
+"""Label augmentation: attacked images also name their operation (Amerehi and Healy, 2025)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from classwise.attacks.ball import per_image
 from classwise.errors import ClasswiseError
 from classwise.objective import Attacked
+from classwise.papers import PAPERS
 from classwise.recipe import Among, Method
 from classwise.script import Script
 from classwise.slots import Slots
@@ -53,7 +54,7 @@ class LabelAug(Method):
     """
 
     name: ClassVar[str] = "labelaug"
-    paper: ClassVar[str] = "Amerehi and Healy, 2024"
+    paper: ClassVar[str] = PAPERS["amerehi"].source
     baselines: ClassVar[frozenset[str]] = frozenset({"clean", "at"})  # its rows Std and Adv
 
     share: Annotated[float, Field(ge=0, lt=1)] = 0.03  # δ

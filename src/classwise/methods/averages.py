@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from classwise.papers import PAPERS
 from classwise.recipe import Method
 from classwise.slots import Average, Slots
 
@@ -17,7 +18,7 @@ class EMA(Method):
     """
 
     name: ClassVar[str] = "ema"
-    paper: ClassVar[str] = "as used by Wei et al., CVPR 2023"
+    paper: ClassVar[str] = f"as used by {PAPERS['wei'].source}"
 
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.85  # d
     start: Annotated[float, Field(ge=0)] = 0.25  # epoch, or fraction of the run

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from classwise.objective import Outer
+from classwise.papers import PAPERS
 from classwise.recipe import Method
 from classwise.slots import Slots
 
@@ -60,7 +61,7 @@ class Cosine(Method):
     """Add ρ times the mean cosine between the mean logits of different classes."""
 
     name: ClassVar[str] = "cosine"
-    paper: ClassVar[str] = "after Benz et al., 2021"
+    paper: ClassVar[str] = f"after {PAPERS['benz'].source}"
 
     strength: Annotated[float, Field(ge=0)] = 1.0  # ρ
     memory: Annotated[float, Field(ge=0, lt=1)] = 0.9  # a, share of the past in the means

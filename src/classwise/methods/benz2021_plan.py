@@ -19,11 +19,11 @@ from classwise.classes.settings import TRAIN_ROBUST, ClassPolicy, ClassSettings,
 from classwise.draws import Draws
 from classwise.errors import ClasswiseError, unknown
 from classwise.methods.medi2024_fairtat import aimed
+from classwise.papers import PAPERS
 from classwise.recipe import Among, Method
 from classwise.slots import Slots
 from classwise.types import Labels
 
-PLAN = "Benz et al., 2021"
 WEAKEST = "weakest"
 
 
@@ -217,7 +217,7 @@ class Target(Method):
     """Attack towards one class: the weakest so far, or the one named by `to`."""
 
     name: ClassVar[str] = "target"
-    paper: ClassVar[str] = PLAN
+    paper: ClassVar[str] = PAPERS["benz"].source
 
     to: ClassName = WEAKEST
 
@@ -230,7 +230,7 @@ class Protect(Method):
     """Give one critical class more weight: the one named by `to`, or the weakest so far."""
 
     name: ClassVar[str] = "protect"
-    paper: ClassVar[str] = PLAN
+    paper: ClassVar[str] = PAPERS["benz"].source
 
     to: ClassName = WEAKEST
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
@@ -244,7 +244,7 @@ class Cost(Method):
     """Weigh classes by given weights, or the more the lower their validation accuracy is."""
 
     name: ClassVar[str] = "cost"
-    paper: ClassVar[str] = PLAN
+    paper: ClassVar[str] = PAPERS["benz"].source
 
     weights: Annotated[dict[str, float] | list[float] | None, BeforeValidator(_checked)] = None
     equalise: Annotated[float, Field(ge=0)] | None = None  # η; 1 where no weights are given
@@ -282,7 +282,7 @@ class Resample(Method):
     """Visit every class equally often in an epoch, repeating images of small classes."""
 
     name: ClassVar[str] = "resample"
-    paper: ClassVar[str] = PLAN
+    paper: ClassVar[str] = PAPERS["benz"].source
 
     def fill(self) -> Slots:
         """Fill the sampler."""

@@ -18,6 +18,7 @@ from classwise.classes.settings import (
     Seen,
 )
 from classwise.errors import ClasswiseError
+from classwise.papers import PAPERS
 from classwise.recipe import Among, Method
 from classwise.slots import Slots
 from classwise.types import ClassByClass, PerClass
@@ -80,7 +81,7 @@ class FairTAT(Method):
     """
 
     name: ClassVar[str] = "fairtat"
-    paper: ClassVar[str] = "Medi et al., 2024"
+    paper: ClassVar[str] = PAPERS["medi"].source
 
     odds: Literal["cfps", "softmax", "uniform"] = "cfps"
     sharpness: Annotated[float, Field(ge=0)] = 2.0  # factor inside the softmax

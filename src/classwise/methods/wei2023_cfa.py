@@ -19,6 +19,7 @@ from classwise.classes.settings import (
     RenewedPolicy,
 )
 from classwise.errors import ClasswiseError
+from classwise.papers import PAPERS
 from classwise.recipe import Among, Method
 from classwise.slots import Average, Gate, ShareGate, Slots
 from classwise.stages import epoch_of
@@ -88,7 +89,7 @@ class CCM(Method):
     """A margin per class, ε_k = (λ₁ + t_k)·ε, from its robust training accuracy."""
 
     name: ClassVar[str] = "ccm"
-    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    paper: ClassVar[str] = PAPERS["wei"].source
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
@@ -114,7 +115,7 @@ class CCR(Method):
     """
 
     name: ClassVar[str] = "ccr"
-    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    paper: ClassVar[str] = PAPERS["wei"].source
 
     beta_floor: Annotated[float, Field(ge=0, le=1)] = BETA_FLOOR  # λ₂
     start: Annotated[float, Field(ge=0)] = 1  # epoch, or fraction of the run
@@ -177,7 +178,7 @@ class FAWA(_Gated):
     """
 
     name: ClassVar[str] = "fawa"
-    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    paper: ClassVar[str] = PAPERS["wei"].source
 
     def resolve(self, among: Among) -> Method:  # noqa: ARG002
         """Fill in the options of the gate."""
@@ -192,7 +193,7 @@ class CFA(_Gated):
     """CCM and FAWA, and CCR where the base has a β."""
 
     name: ClassVar[str] = "cfa"
-    paper: ClassVar[str] = "Wei et al., CVPR 2023"
+    paper: ClassVar[str] = PAPERS["wei"].source
 
     margin_floor: Annotated[float, Field(gt=0, le=1)] | None = None  # λ₁
     beta_floor: Annotated[float, Field(ge=0, le=1)] | None = None  # λ₂; None is without CCR

@@ -17,7 +17,7 @@ from classwise.judging.audits import AuditedWeights
 from classwise.judging.corrupted import CorruptedClasses, CorruptionReport, shown_apart
 from classwise.report.classes import titles
 from classwise.report.escaping import csv_cell, latex_text, markdown_text
-from classwise.spelling import one_line
+from classwise.spelling import few_names, one_line
 
 HEADS = ("corruption", "average", "worst class", "best class", "std", "gap", "error")
 GROUPS = ("n", "average")  # heads between a group's name and the corruptions
@@ -104,12 +104,16 @@ def _row(name: str, one: CorruptedClasses) -> tuple[str, ...]:
     return (
         said,
         _percent(one.overall),
-        f"{_percent(one.worst)} ({one_line(one.worst_group)}; {100 * low:.1f}–{100 * high:.1f})",
-        f"{_percent(one.best)} ({one_line(one.best_group)})",
+        f"{_percent(one.worst)} ({_names_at(one, one.worst)}; {100 * low:.1f}–{100 * high:.1f})",
+        f"{_percent(one.best)} ({_names_at(one, one.best)})",
         _percent(one.spread),
         _percent(one.gap),
         _percent(one.error),
     )
+
+
+def _names_at(one: CorruptedClasses, rate: float) -> str:
+    return few_names([one_line(name) for name in one.names_at(rate)])
 
 
 def _words(many: CorruptionReport) -> list[str]:

@@ -10,6 +10,7 @@ from classwise.judging.groups import CLASS
 from classwise.judging.metrics import ConditionReport
 from classwise.judging.rates import GroupReport
 from classwise.report.summary import SIDES, SummaryRow
+from classwise.spelling import few_names
 from classwise.statistics.intervals import wilson
 
 
@@ -58,7 +59,7 @@ def _counted(
         "low": [_short(end) for end in low.tolist()],
         "high": [_short(end) for end in high.tolist()],
         "worst": _short(found.worst),
-        "worst_group": found.worst_group,
+        "worst_group": few_names(found.names_at(found.worst)),
         "worst_interval": [_short(end) for end in found.worst_interval],
         "spread": _short(found.spread),
         "gap": _short(found.gap),

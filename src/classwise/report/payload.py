@@ -14,7 +14,7 @@ from classwise.classes.counts import TAIL_FROM
 from classwise.judging.metrics import ConditionReport
 from classwise.report.groups import page_groupings
 from classwise.report.runs import ReportRun
-from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow, classes_at
+from classwise.report.summary import SIDES, TAIL_SHARE, SummaryRow
 from classwise.spelling import few_names
 from classwise.statistics.intervals import wilson
 
@@ -60,7 +60,7 @@ def _side(report: ConditionReport) -> dict[str, Any]:
         "condition": report.condition,
         "overall": _short(report.overall),
         "worst": _short(report.worst),
-        "worst_class": few_names(classes_at(report, report.worst)),
+        "worst_class": few_names(report.names_at(report.worst)),
         "worst_interval": [_short(end) for end in report.worst_interval],
         "worst_if_equal": [_short(value) for value in report.expected_worst_if_equal],
         "tail": _short(tail.mean),

@@ -88,18 +88,12 @@ def measured(report: ConditionReport, measure: str) -> tuple[float | None, tuple
     if measure == "average":
         return report.overall, ()  # share of all samples, not the mean over classes
     if measure == "worst":
-        return report.worst, classes_at(report, report.worst)
+        return report.worst, report.names_at(report.worst)
     if measure == "best":
-        return report.best, classes_at(report, report.best)
+        return report.best, report.names_at(report.best)
     if measure == "spread":
         return report.spread, ()
     return report.tail(TAIL_SHARE) if len(report.class_names) >= TAIL_FROM else (None, ())
-
-
-def classes_at(report: ConditionReport, rate: float) -> tuple[str, ...]:
-    """Name every class at this very rate: many classes may share a worst of 0."""
-    pairs = zip(report.class_names, report.rates, strict=True)
-    return tuple(name for name, found in pairs if found == rate)
 
 
 def classes_without_samples(report: ConditionReport) -> list[str]:

@@ -127,7 +127,7 @@ def worst_class_warning(
     >>> print(worst_class_warning([100] * 10, 0.5))
     too few samples for a worst-class claim: with 100 per class, each of 10 classes is known to \
 ±14.2 points (95% sure of all at once), and equal classes at 50.0% would show a worst of 42.3%; \
-±5 points need 800 per class
+±5 points at this accuracy need 800 per class
     >>> worst_class_warning([1000] * 10, 0.5)
     """
     n = _present(sizes)
@@ -146,8 +146,8 @@ def worst_class_warning(
     return (
         f"too few samples for a worst-class claim: {known} {_known_to(fewest, at, len(n), level)} "
         f"({100 * level:g}% sure of all at once), and equal classes at {rate:.1%} would show a "
-        f"worst of {expected_worst(n, rate).mean:.1%}; ±{100 * half_width:g} points need {needed} "
-        "per class"
+        f"worst of {expected_worst(n, rate).mean:.1%}; ±{100 * half_width:g} points at this "
+        f"accuracy need {needed} per class"
     )
 
 

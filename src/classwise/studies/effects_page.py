@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from classwise.papers import PAPERS
 from classwise.report.escaping import markdown_text
 from classwise.spelling import few_names
 from classwise.studies.artefact import Artefact, Cell, Figure, Series
 from classwise.studies.effects import Finding, Judged, Verdict
 from classwise.studies.found import Found
-from classwise.studies.papers.cells import papers
 
 TITLE = "The papers' claims beside our runs"
 HEAD = ("claim", "paper", "where", "paper's number", "ours", "read of", "verdict")
@@ -34,7 +34,7 @@ def effects_page(judged: Sequence[Judged], found: Mapping[str, Found], *, pictur
     lines += ["", *count_table(judged), ""]
     if picture:
         lines += [f"![{TITLE}]({picture})", ""]
-    for key, paper in papers().items():
+    for key, paper in PAPERS.items():
         own = [one for one in judged if one.claim.paper == key]
         lines += [f"## {markdown_text(paper.cited)}", ""]
         for title, part in _parts(own):
@@ -70,7 +70,7 @@ def count_table(judged: Sequence[Judged]) -> list[str]:
     lines = [f"| paper | {' | '.join(Verdict)} | of them doubtful {DOUBTFUL} |"]
     lines.append("| --- |" + " ---: |" * (len(Verdict) + 1))
     counted = [one for one in judged if not one.of]
-    for key, paper in papers().items():
+    for key, paper in PAPERS.items():
         lines.append(_counts(paper.cited, [one for one in counted if one.claim.paper == key]))
     return [*lines, _counts("all", counted)]
 
@@ -191,7 +191,7 @@ def sentence(one: Judged) -> str:
 def effects_figure(judged: Sequence[Judged]) -> Figure | None:
     """Differences that were run, with intervals, beside the paper's; a panel for each paper."""
     panels = []
-    for key, paper in papers().items():
+    for key, paper in PAPERS.items():
         own = [
             one
             for one in judged

@@ -92,10 +92,10 @@ def train(
             raise ClasswiseError(f"{out} already holds {done} epochs of this run; {GO_ON}")
         if trainer.begun is not None and not done:
             begun = trainer.begun  # what stayed random is worth a line even where nothing is wanted
-            tell(f"{recipe.name} {begun.words}", quiet and not (begun.new or begun.differing))
+            tell(f"{recipe.spelled} {begun.words}", quiet and not (begun.new or begun.differing))
         trainer.cadence = often = trainer.cadence.kept_in(trainer.run.about)
         if often.share is not None:
-            tell(f"{recipe.name} {often.words(config)}", quiet and not often.exceeds(config))
+            tell(f"{recipe.spelled} {often.words(config)}", quiet and not often.exceeds(config))
         keep_freed_memory()
         return trainer.go(quiet, lock)
 
@@ -174,7 +174,7 @@ class Trainer:
             saved.save(state, logs)
         else:
             (state, logs), self.chain = found, found[0].chain
-        previous, title, batches = logs.previous, self.recipe.name, len(self.train_data)
+        previous, title, batches = logs.previous, self.recipe.spelled, len(self.train_data)
         with TrainProgress(title, config.epochs, state.epoch, batches, quiet) as progress:
             while state.epoch < config.epochs:
                 began = time.perf_counter()

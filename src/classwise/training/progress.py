@@ -25,7 +25,7 @@ class TrainProgress:
         self.title, self.epochs = title, epochs
         self.warned: set[str] = set()
         self.course = Course(quiet=quiet, warms_up=True)
-        self.course.begin(title, epochs * batches, done * batches)
+        self.course.begin(title, epochs * batches, done * batches, unit="step")
 
     def __enter__(self) -> Self:
         self.course.__enter__()

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import csv
-import tomllib
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from classwise.errors import unknown
+from classwise.papers import PAPERS
 from classwise.spelling import average_and_keep
-
-
-class Paper(NamedTuple):
-    """One of the papers whose studies are repeated."""
-
-    key: str
-    number: str  # 000 to 004
-    title: str
-    authors: tuple[str, ...]
-    year: int | None  # None where its text names none
-
-    @property
-    def cited(self) -> str:
-        """Author, year and title in one line."""
-        first = self.authors[0].split()[-1]
-        others = " and others" if len(self.authors) > 2 else ""
-        second = f" and {self.authors[1].split()[-1]}" if len(self.authors) == 2 else ""
-        year = f" ({self.year})" if self.year else ""
-        return f"{first}{second}{others}{year}: {self.title}"
 
 
 class PaperColumn(NamedTuple):
@@ -64,20 +45,6 @@ class CellPlace(NamedTuple):
 
 
 @cache
-def papers() -> dict[str, Paper]:
-    """All papers by their keys.
-
-    >>> papers()["wei"].cited
-    'Wei and others (2023): CFA: Class-wise Calibrated Fair Adversarial Training'
-    """
-    told = tomllib.loads(files(__package__).joinpath("papers.toml").read_text())
-    return {
-        key: Paper(key, one["number"], one["title"], tuple(one["authors"]), one.get("year"))
-        for key, one in told.items()
-    }
-
-
-@cache
 def paper_cells() -> dict[CellPlace, PaperCell]:
     """Every number of every table of results."""
     text = files(__package__).joinpath("tables", "cells.csv").read_text()
@@ -100,8 +67,8 @@ def paper_cell(paper: str, table: str, row: str, column: PaperColumn) -> PaperCe
     >>> paper_cell("wei", "1", "AT + CFA", PaperColumn("best")) is None
     True
     """
-    if paper not in papers():
-        raise unknown("paper", paper, papers())
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
     weights = average_and_keep(column.weights)[1]
     known = [
         cell

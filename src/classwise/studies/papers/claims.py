@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Literal, TypeAlias, cast, get_args
 
 from classwise.errors import ClasswiseError, unknown
-from classwise.studies.papers.cells import papers
+from classwise.papers import PAPERS
 
 Kind: TypeAlias = Literal["difference", "relative", "share", "order", "cell", "same", "number"]
 Sign: TypeAlias = Literal["", "+", "-", "<", ">", "~"]
@@ -84,8 +84,8 @@ class Claim:
     less: str = ""  # of `cell`: the row that is taken off, if any
 
     def __post_init__(self) -> None:
-        if self.paper not in papers():
-            raise unknown(f"paper of the claim {self.id}", self.paper, papers())
+        if self.paper not in PAPERS:
+            raise unknown(f"paper of the claim {self.id}", self.paper, PAPERS)
         if self.kind not in get_args(Kind):
             raise unknown(f"kind of the claim {self.id}", self.kind, get_args(Kind))
         if self.sign not in get_args(Sign):
@@ -123,7 +123,7 @@ def claims() -> tuple[Claim, ...]:
             files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()
         )
     ]
-    order = list(papers())
+    order = list(PAPERS)
     return tuple(sorted(found, key=lambda claim: (order.index(claim.paper), claim.from_table)))
 
 
