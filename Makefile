@@ -83,7 +83,7 @@ lint: .venv/installed ## Check format and lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: .venv/installed ## Check types, strictly
+types: .venv/installed ## Check types, strictly, of the package and of the benchmarks
 	$(BIN)/mypy
 
 check: test lint types ## Tests, lint and types (CI adds some of test-docs and mutants, and test-real)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import others
@@ -38,6 +40,10 @@ def theirs(
     return others.theirs(library, net, args.cache, args.images, eps=EPS, **more)
 
 
+def _predicted(model: nn.Module, batch: Batch) -> Tensor:
+    return ours(model, batch, "pgd-20(verdict=any)").predicted
+
+
 def part_pgd(args: argparse.Namespace) -> None:
     """PGD-20 of one step size, radius and kind of start."""
     print(f"\n## PGD-20, {args.images} images, best of {args.repeats} turns\n")
@@ -48,10 +54,10 @@ def part_pgd(args: argparse.Namespace) -> None:
     for name in args.nets:
         model = network(name, args.cache)
         clean = stands(model, batch.images, batch.labels)
-        runs = {
-            "ours": lambda m=model: timed(lambda: ours(m, batch, "pgd-20(verdict=any)").predicted),
-            "torchattacks": lambda n=name: theirs("torchattacks", n, args),
-            "foolbox": lambda n=name: theirs("foolbox", n, args),
+        runs: dict[str, Callable[[], tuple[Tensor, float]]] = {
+            "ours": partial(timed, partial(_predicted, model, batch)),
+            "torchattacks": partial(theirs, "torchattacks", name, args),
+            "foolbox": partial(theirs, "foolbox", name, args),
         }
         seconds: dict[str, list[float]] = {key: [] for key in runs}
         standing: dict[str, Tensor] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def part_question(args: argparse.Namespace) -> None:
     best = test.class_names[int(rates.argmax())]
     for words in ("worst>=0.2", "worst>=0.5", f"{best}>=0.2"):
         asked = parse_question(words, test.class_names)
-        partly, spent = timed(lambda q=asked: audit_partly(plan, None, Nobody(), Limits(q)))
+        partly, spent = timed(partial(audit_partly, plan, None, Nobody(), Limits(asked)))
         _answered(asked, partly, full, rates, spent)
 
 
@@ -105,7 +106,8 @@ class Masked(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Mask the gradients, not the answers."""
         seen = (x * self.levels).round() / self.levels if self.levels else x
-        return self.scale * self.inside(seen)
+        logits: Tensor = self.inside(seen)
+        return self.scale * logits
 
 
 def part_health(args: argparse.Namespace) -> None:

@@ -8,14 +8,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 
-class Work(TorchDispatchMode):
+class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives it no types
     """Counts the floating-point operations of convolutions and matrix products, backward too.
 
     `FlopCounterMode` hooks modules besides, which `torch.autograd.grad` does not take.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -43,7 +43,11 @@ class Truth(NamedTuple):
 def figures(classes: int) -> list[effects.Of]:
     """Left minus right, for each of the MEASURES."""
     every = (effects.average(np.ones(classes)), effects.worst, effects.spread)
-    return [lambda rates, of=of: of(rates[..., 0, :]) - of(rates[..., 1, :]) for of in every]
+    return [_difference(of) for of in every]
+
+
+def _difference(of: effects.Measure) -> effects.Of:
+    return lambda rates: of(rates[..., 0, :]) - of(rates[..., 1, :])
 
 
 def true_effects(truth: Truth, random: np.random.Generator) -> list[float]:
@@ -52,10 +56,12 @@ def true_effects(truth: Truth, random: np.random.Generator) -> list[float]:
     return [float(figure(rates).mean()) for figure in figures(len(truth.left))]
 
 
-def draw(truth: Truth, random: np.random.Generator) -> tuple[npt.NDArray[np.int64], Rates]:
+def draw(
+    truth: Truth, random: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Labels and verdicts (seeds × 2 × images) of one whole experiment."""
     classes = len(truth.left)
-    labels = np.repeat(np.arange(classes), truth.per_class)
+    labels = np.repeat(np.arange(classes, dtype=np.int64), truth.per_class)
     luck = random.normal(0, np.sqrt(SHARED), len(labels))
     luck = luck + random.normal(0, np.sqrt(ALIKE), (2, len(labels)))
     luck = luck + random.normal(0, np.sqrt(OWN), (truth.seeds, 2, len(labels)))

@@ -191,9 +191,9 @@ def print_worst_change(repetitions: int) -> None:
         "| K | images per class | accuracies, % | covers: before | now | mean width: before "
         "| now |\n| ---: | ---: | --- |" + " ---: |" * 4
     )
-    for seed, (title, *truth) in enumerate(worst_settings()):
+    for seed, (title, sizes, before, after, apart) in enumerate(worst_settings()):
         old, new = (
-            worst_change(interval, *truth, repetitions, seed)
+            worst_change(interval, sizes, before, after, apart, repetitions, seed)
             for interval in (as_before, worst_change_interval)
         )
         shares = (old.covered, new.covered, old.width, new.width)

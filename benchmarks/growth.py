@@ -58,7 +58,9 @@ def _peak(who: str, attack: str, count: int, cache: Path) -> float:
 
 def _peak_so_far() -> float:
     status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found, "/proc/self/status does not say the peak of the memory"
+    return int(found[1]) / 1024
 
 
 def part_growth(_: argparse.Namespace) -> None:

@@ -52,7 +52,7 @@ class Watch:
             for name, thing in list(vars(kind).items()):
                 if isinstance(thing, classmethod):
                     setattr(kind, name, classmethod(self._counted(thing.__func__)))
-                elif isinstance(thing, property):
+                elif isinstance(thing, property) and thing.fget is not None:
                     setattr(kind, name, property(self._counted(thing.fget)))
                 elif callable(thing) and not isinstance(thing, type):
                     setattr(kind, name, self._counted(thing))
@@ -78,7 +78,7 @@ def plan_of(count: int, network: str, attacks: str) -> Plan:
     model = build_model(network, num_classes=10, channels=3, mean=MIDDLE, deviation=MIDDLE).eval()
     images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
     with torch.no_grad():
-        labels = torch.cat([model(x.float() / 255).argmax(1) for x in images.split(500)])
+        labels = torch.cat([model(x.float() / 255).argmax(1) for x in torch.split(images, 500)])
     subject = Subject.of(model, images)
     # a radius inside which nothing falls: every image takes all steps, so that runs are alike
     conditions = parse_conditions(attacks, Threat.of(1e-6))
@@ -122,10 +122,11 @@ def main() -> None:
         for count in args.images:
             with tempfile.TemporaryDirectory() as folder:
                 plan, watch.seconds = plan_of(count, args.network, args.attacks), 0.0
-                _, whole = timed(lambda p=plan, a=audit, f=folder: a(p, Path(f) / "run"))
+                audited = functools.partial(audit, plan, Path(folder) / "run")
+                _, whole = timed(audited)
                 spent = watch.seconds
                 # everything is known: the ledger is read, and nothing is judged
-                _, again = timed(lambda p=plan, a=audit, f=folder: a(p, Path(f) / "run"))
+                _, again = timed(audited)
             rates.append(spent / count)
             print(
                 f"| {title} | {count} | {whole:.1f} | {spent:.2f} | {spent / whole:.1%} "

@@ -141,7 +141,8 @@ def plain_pgd(images: Tensor, labels: Tensor) -> Tensor:
             moved = moved + EPS / 4 * slope.sign()
             moved = torch.min(torch.max(moved, images - EPS), images + EPS).clamp(0, 1)
     with torch.no_grad():
-        return model((moved - MEAN) / DEVIATION).argmax(1) == labels
+        right: Tensor = model((moved - MEAN) / DEVIATION).argmax(1) == labels
+    return right
 
 
 def spent(function: Callable[[], Any]) -> tuple[Any, float]:

@@ -94,7 +94,7 @@ def by_group(found: Sequence[Seen], attacked: AuditedSamples | None, shared: Who
     pure = [differ(one, lost) for one, lost in zip(found, losses, strict=True)]
     plain = [differ(one, one.values) for one in found]
     attacks = [] if attacked is None else attacks_on(attacked, shared)
-    fallen = [] if attacked is None else under(attacked, attacks, shared)
+    fallen = [] if attacked is None else [*under(attacked, attacks, shared)]
     heads = ["metaclass", "n"]
     for one in found:
         heads += [f"{one.name} clean", "corrupted", "points lost"]
@@ -109,8 +109,8 @@ def by_group(found: Sequence[Seen], attacked: AuditedSamples | None, shared: Who
         rows.append(row)
     whole, total = ["all", str(len(shared))], len(shared)
     for one in found:
-        now, was = float(one.values.mean()), float(one.clean.mean())
-        whole += [cell(was, total), cell(now, total), f"{100 * (was - now):.1f}"]
+        ends, began = float(one.values.mean()), float(one.clean.mean())
+        whole += [cell(began, total), cell(ends, total), f"{100 * (began - ends):.1f}"]
     whole += [cell(float(one.mean()), total) for one in fallen]
     table([*heads, *attacks], [*rows, whole])
     print()

@@ -81,7 +81,8 @@ def differ(found: Seen, values: Numbers) -> tuple[float, Numbers]:
 
     def apart(one: Numbers) -> Numbers:
         sums = np.bincount(found.of, one, minlength=len(sizes))
-        return np.abs(sums / sizes - (one.sum() - sums) / rest)
+        distances: Numbers = np.abs(sums / sizes - (one.sum() - sums) / rest)
+        return distances
 
     def between(one: Numbers) -> float:
         return float((sizes * (found.rates(one) - one.mean()) ** 2).sum())

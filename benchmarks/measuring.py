@@ -51,7 +51,8 @@ def ours(model: nn.Module, batch: Batch, attack: str, width: int = BATCH) -> Jud
 def stands(model: nn.Module, moved: Tensor, labels: Tensor) -> Tensor:
     """Who is right about the moved images, on the plain model."""
     with torch.no_grad():
-        return model(moved).argmax(1) == labels
+        right: Tensor = model(moved).argmax(1) == labels
+    return right
 
 
 def share(right: Tensor) -> str:
@@ -101,9 +102,10 @@ class Steal:
 
     def words(self) -> str:
         """Say it, with the load at the end."""
-        if self.before is None:
+        now = self._read()
+        if self.before is None or now is None:
             return "Nobody knows what else ran on this machine."
-        spent = [after - before for after, before in zip(self._read(), self.before, strict=True)]
+        spent = [after - before for after, before in zip(now, self.before, strict=True)]
         stolen = spent[7] / max(1, sum(spent))
         return f"Steal time {stolen:.1%}, load {os.getloadavg()[0]:.1f} at the end."
 

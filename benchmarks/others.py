@@ -11,7 +11,7 @@ import io
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, lru_cache
 from multiprocessing import get_context
@@ -62,7 +62,7 @@ def pyautoattack(
     suite = library.AutoAttack(model, eps=eps, norm="Linf", seed=0, version="standard")
     suite.attacks_to_run = list(attacks)
     with _silence():
-        moved, _ = suite.run_standard_evaluation(images, labels, batch_size=BATCH)
+        moved: Tensor = suite.run_standard_evaluation(images, labels, batch_size=BATCH)[0]
     return moved
 
 
@@ -71,7 +71,7 @@ def torchattacks(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float
     import torchattacks as library
 
     attack = library.PGD(model, eps=eps, alpha=eps / 4, steps=20)
-    parts = zip(images.split(BATCH), labels.split(BATCH), strict=True)
+    parts = zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True)
     with _silence():
         return torch.cat([attack(x, y) for x, y in parts])
 
@@ -79,11 +79,12 @@ def torchattacks(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float
 def foolbox(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Tensor:
     """PGD-20."""
     import foolbox as library
+    from foolbox.models.pytorch import PyTorchModel
 
     with _silence():
-        wrapped = library.PyTorchModel(model, bounds=(0, 1))
+        wrapped = PyTorchModel(model, bounds=(0, 1))
         attack = library.attacks.LinfPGD(abs_stepsize=eps / 4, steps=20)
-        parts = zip(images.split(BATCH), labels.split(BATCH), strict=True)
+        parts = zip(torch.split(images, BATCH), torch.split(labels, BATCH), strict=True)
         return torch.cat([attack(wrapped, x, y, epsilons=eps)[1] for x, y in parts])
 
 
@@ -92,7 +93,7 @@ def plain(
 ) -> Tensor:
     """PGD as one writes it down: a random start, signs, two clamps."""
     found = []
-    for x, y in zip(images.split(width), labels.split(width), strict=True):
+    for x, y in zip(torch.split(images, width), torch.split(labels, width), strict=True):
         now = (x + eps * (2 * torch.rand_like(x) - 1)).clamp(0, 1)
         for _ in range(steps):
             now.requires_grad_()
@@ -106,7 +107,7 @@ def plain(
 
 
 @contextlib.contextmanager
-def _silence():  # noqa: ANN202
+def _silence() -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield

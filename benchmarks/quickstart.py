@@ -24,9 +24,10 @@ HELD_OUT = "0.3"
 
 def judged(recipe: str, seed: int, folder: Path) -> ClassReport:
     """Train one candidate and audit it on the images that it held out."""
-    options = {"valid": HELD_OUT, "valid_attack": "pgd-1", "seed": seed}
-    out = folder / f"{recipe}-s{seed}"
-    run = train(recipe, CONFIG, out=out, resume=True, device="cpu", quiet=True, **options)
+    run = train(
+        recipe, CONFIG, out=folder / f"{recipe}-s{seed}", resume=True, device="cpu", quiet=True,
+        valid=HELD_OUT, valid_attack="pgd-1", seed=seed,
+    )  # fmt: skip
     data = open_data(CONFIG.data).train
     held_out = data.subset(split_indices(data.labels, HELD_OUT, seed)[1])
     return audit(

@@ -131,7 +131,7 @@ def fat(pupil: Pupil, images: Tensor, labels: Tensor, script: Script, noise: Noi
             lives = lives - (moving & (logits.argmax(1) != labels)).long()
             if not bool(moving.any()):
                 break
-            cross_entropy(logits, labels).backward()
+            cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
             rows = moving.nonzero().squeeze(1)
             slope = delta.grad[rows]  # type: ignore[index]
             delta = delta.detach()
@@ -286,7 +286,7 @@ def _climb(
     eps = radius.view(-1, 1, 1, 1)
     delta = _start(images, eps, noise).requires_grad_()
     for _ in range(script.steps):
-        cross_entropy(model(images + delta), aims).backward()
+        cross_entropy(model(images + delta), aims).backward()  # type: ignore[no-untyped-call]
         assert delta.grad is not None
         by = sign * script.step * delta.grad.sign()
         delta = _moved(delta.detach(), by, images, eps).requires_grad_()

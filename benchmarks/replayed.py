@@ -148,6 +148,7 @@ def _textures(shape: tuple[int, int]) -> tuple[Tensor, ...]:
         place = importlib.resources.files("imagecorruptions") / "frost" / f"frost{name}"
         with importlib.resources.as_file(place) as path:
             picture = cv2.imread(str(path))
+        assert picture is not None, f"{name} cannot be read"
         scale = 1.1 * max(1.0, shape[0] / picture.shape[0], shape[1] / picture.shape[1])
         size = [math.ceil(side * scale) for side in picture.shape[1::-1]]
         picture = cv2.resize(picture, dsize=size, interpolation=cv2.INTER_CUBIC)[..., ::-1]

@@ -114,11 +114,18 @@ def floats(data: Dataset, count: int) -> tuple[Tensor, Tensor]:
 def plain_model(task: Task, data: Dataset, state: dict[str, Tensor] | None) -> nn.Module:
     """The network in the layout that torch gives it."""
     mean, deviation = data.channel_statistics
-    told = {"channels": 3, "mean": mean, "deviation": deviation}
-    model = build_model(task.network, num_classes=data.num_classes, seed=0, **told)
+    model = build_model(
+        task.network,
+        num_classes=data.num_classes,
+        seed=0,
+        channels=3,
+        mean=mean,
+        deviation=deviation,
+    )
     if state is not None:
         model.load_state_dict(state)
-    return model.to(memory_format=torch.contiguous_format).train()
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return model.train()
 
 
 def ours(

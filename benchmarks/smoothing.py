@@ -25,7 +25,7 @@ from classwise.auditing.run import run_audit
 from classwise.data.view import View
 from classwise.draws import Draws
 from classwise.models.subject import Subject
-from classwise.statistics.smoothing import Counted, certify, predict, robust_ends
+from classwise.statistics.smoothing import Certified, Counted, certify, predict, robust_ends
 from classwise.types import Batch
 
 SIGMA, DRAWN, CHOSEN = 0.25, 200, 50
@@ -89,7 +89,7 @@ def contradicted(images: int) -> None:
     rng, distances = np.random.default_rng(1), np.linspace(0.001, 2 * SIGMA, images)
     print("\n| α | certified as far as the boundary | fell there | both |\n|" + " ---: |" * 4)
     for alpha in ALPHAS:
-        proof = certify(*(_answers(rng, distances, n) for n in (CHOSEN, DRAWN)), SIGMA, alpha)
+        proof = _proof(rng, distances, alpha)
         certified = (proof.classes == 1) & (proof.radius >= distances)
         classes, sure = predict(_answers(rng, 0 * distances, DRAWN), alpha)
         fell = sure & (classes == 0)
@@ -101,7 +101,7 @@ def brackets(repetitions: int) -> None:
     """How often [low, high] holds the robust accuracy of all classes; images are drawn anew."""
     rng, sizes = np.random.default_rng(0), np.full(CLASSES, PER_CLASS)
     middle = np.linspace(-0.1, 0.5, CLASSES)[:, None]
-    spread = stats.norm.sf(RADIUS, middle[:, 0], 0.2)
+    spread = np.asarray(stats.norm.sf(RADIUS, middle[:, 0], 0.2))
     share = np.linspace(0.05, 0.95, CLASSES)
 
     def near() -> np.ndarray:
@@ -128,11 +128,13 @@ def _ends(
     rng: np.random.Generator, distances: np.ndarray, sizes: np.ndarray, alpha: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The bracket of every class for images at these distances."""
-    proof = certify(*(_answers(rng, distances, n) for n in (CHOSEN, DRAWN)), SIGMA, alpha)
+    proof = _proof(rng, distances, alpha)
     certified = (proof.classes == 1) & (proof.radius >= RADIUS)
     classes, sure = predict(_answers(rng, distances - RADIUS, DRAWN), alpha)
-    counted = (_per_class(who) for who in (certified, ~(sure & (classes == 0))))
-    return robust_ends(*(Counted(hits, sizes, alpha) for hits in counted))
+    standing = ~(sure & (classes == 0))
+    return robust_ends(
+        Counted(_per_class(certified), sizes, alpha), Counted(_per_class(standing), sizes, alpha)
+    )
 
 
 def contradictions() -> None:
@@ -178,12 +180,17 @@ def networks() -> dict[str, nn.Module]:
     for model in made.values():
         optimiser = torch.optim.Adam(model.parameters(), 3e-3)
         for step in range(400):
-            noise = Draws(0, "noise", step).gaussian(torch.arange(len(images)), images.shape[1:])
+            noise = Draws(0, "noise", step).noise(torch.arange(len(images)), images.shape[1:])
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(model(images + SIGMA * noise), train.labels)
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     return made
+
+
+def _proof(rng: np.random.Generator, distances: np.ndarray, alpha: float) -> Certified:
+    selection, counts = (_answers(rng, distances, n) for n in (CHOSEN, DRAWN))
+    return certify(selection, counts, SIGMA, alpha)
 
 
 def _answers(rng: np.random.Generator, distances: np.ndarray, draws: int) -> np.ndarray:

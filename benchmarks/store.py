@@ -24,6 +24,7 @@ import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -33,9 +34,9 @@ from PIL import Image
 
 from classwise.data import decoded
 from classwise.data.batches import Batches
+from classwise.data.mapped import Mapped
 from classwise.data.pictures import read_picture
 from classwise.data.sources import open_data
-from classwise.data.store import Stored
 from classwise.training.loop import train
 
 SIDE, STORED, BATCH = 224, 256, 256  # pixels used and, with 32 to spare, stored; images
@@ -71,17 +72,18 @@ def part_decode(args: argparse.Namespace) -> None:
         print(row, flush=True)
         if side == STORED:
             minutes = IMAGENET * spent / CORES / 60
-    size = IMAGENET * 3 * STORED**2 / 1e9
+    gigabytes = IMAGENET * 3 * STORED**2 / 1e9
     print(
         f"\nImageNet with {STORED} pixels stored: {IMAGENET} pictures on {CORES} such cores take "
-        f"{minutes:.0f} minutes, once, and {size:.0f} GB."
+        f"{minutes:.0f} minutes, once, and {gigabytes:.0f} GB."
     )
 
 
 def _decoding(root: Path, side: int, many: int) -> float:
     """Seconds to fill an empty cache; from `many` files on by processes."""
-    decoded.MANY, began = many, time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=root.parent) as cache:
+    began = time.perf_counter()
+    empty = tempfile.TemporaryDirectory(dir=root.parent)
+    with patch.object(decoded, "MANY", many), empty as cache:
         os.environ["CLASSWISE_CACHE"] = cache
         open_data(f"folder({root}, size={side}, fit=crop)")
     return time.perf_counter() - began
@@ -140,7 +142,7 @@ def part_train(args: argparse.Namespace) -> None:
 
 def make_store(args: argparse.Namespace) -> Path:
     """Images of 224 pixels as `.npy` files, with a class in their mean."""
-    place = args.work / "store"
+    place: Path = args.work / "store"
     if place.exists():
         return place
     place.mkdir()
@@ -193,7 +195,9 @@ class Anonymous:
     @staticmethod
     def _now() -> int:
         status = Path("/proc/self/status").read_text()
-        return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024
+        found = re.search(r"RssAnon:\s+(\d+) kB", status)
+        assert found, "/proc/self/status does not say how much memory is anonymous"
+        return int(found[1]) * 1024
 
 
 def part_read(args: argparse.Namespace) -> None:
@@ -205,7 +209,8 @@ def part_read(args: argparse.Namespace) -> None:
     print(f"\n## Random batches of {BATCH} out of {args.gigabytes:g} GB\n")
     print("| | images/s | MB/s | images/s and core |\n| --- | --- | --- | --- |")
     (place_of_all,) = data.pixels.places
-    verified = Stored.of(replace(place_of_all, watch=_verify)).take(data.pixels.rows)
+    assert isinstance(place_of_all, Mapped), "images of a store are read from its file"
+    verified = replace(data.pixels, places=(replace(place_of_all, watch=_verify),))
     ways = {
         "from the disk": data.pixels,
         "from the system's memory": data.pixels,
@@ -216,7 +221,7 @@ def part_read(args: argparse.Namespace) -> None:
             with (place / "images.npy").open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         began, before = time.perf_counter(), time.process_time()
-        for cut in order.split(BATCH):
+        for cut in torch.split(order, BATCH):
             pixels[cut]
         wall, spent = time.perf_counter() - began, time.process_time() - before
         rates = [len(order) / wall, len(order) * 3 * SIDE**2 / 1e6 / wall, len(order) / spent]

@@ -26,7 +26,7 @@ class Block(nn.Module):
         self.norm1 = nn.GroupNorm(groups, outside) if groups else nn.Identity()
         self.norm2 = nn.GroupNorm(groups, outside) if groups else nn.Identity()
         self.scale = nn.Parameter(torch.full((1,), 1.0 if groups else 0.3))
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
             self.shortcut = nn.Conv2d(inside, outside, 1, stride)
 
@@ -52,7 +52,8 @@ class Small(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits of ten classes."""
         found = self.blocks(relu(self.stem(2 * x - 1)))
-        return self.head(avg_pool2d(found, found.shape[-1]).flatten(1))
+        logits: Tensor = self.head(avg_pool2d(found, found.shape[-1]).flatten(1))
+        return logits
 
 
 def scaled() -> nn.Module:
@@ -78,7 +79,8 @@ class Inverted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the branch where the shape stays."""
-        return x + self.branch(x) if self.adds else self.branch(x)
+        found: Tensor = self.branch(x)
+        return x + found if self.adds else found
 
 
 def depthwise(classes: int = 1000) -> nn.Module:
@@ -99,7 +101,7 @@ def large_lesson(count: int) -> tuple[nn.Module, Tensor, Tensor]:
     model = depthwise()
     images = torch.rand(count, 3, 224, 224, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        return model, images, torch.cat([model(some).argmax(1) for some in images.split(16)])
+        return model, images, torch.cat([model(some).argmax(1) for some in torch.split(images, 16)])
 
 
 def _normed(

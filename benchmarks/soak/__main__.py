@@ -107,7 +107,7 @@ def _work(
     """The attempts to make: long ones in several processes."""
     if at is not None:
         return [engine.Stretch(one, range(at, at + 1)) for one in chosen]
-    some = []
+    some: list[engine.Stretch] = []
     for one in chosen:
         count = max(1, round(one.count * times))
         parts = workers if one.parallel else 1

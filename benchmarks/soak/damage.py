@@ -17,8 +17,8 @@ import torch
 from boundaries import quick_train
 from damages import EPOCHS, again, cut_tails, flipped, judge, numbers, refusal, same_tensors
 
-from classwise.data import cifar
 from classwise.data.archives import read_form
+from classwise.data.official import FORMS
 from classwise.judging.audits import read_ledger
 from classwise.judging.group_files import groupings_in
 from classwise.judging.samples import read_samples
@@ -37,7 +37,8 @@ BLOCK = 512
 
 def _zeroed(rng: Random, content: bytes) -> bytes:
     """The end is full of zeros."""
-    return [*cut_tails(content, rng.random(), 2)][-1]
+    found: bytes = [*cut_tails(content, rng.random(), 2)][-1]
+    return found
 
 
 def _exchanged(rng: Random, content: bytes) -> bytes:
@@ -174,7 +175,7 @@ def _archive(place: Path) -> Kind:
     """An archive of the official form, with few images in it."""
     files = {f"part{number}": bytes([number]) * 400 for number in range(3)}
     form = replace(
-        cifar.FORMS["cifar10"][0],
+        FORMS["cifar10"][0],
         md5={name: hashlib.md5(content).hexdigest() for name, content in files.items()},
     )
     path = place / form.archive

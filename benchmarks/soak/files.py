@@ -10,9 +10,10 @@ import pickle
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from PIL import Image
 
 from classwise.data import cifar
 from classwise.data.archives import read_members
+from classwise.data.official import FORMS
 from classwise.data.sources import open_data
 from classwise.judging.contract import load_contract
 from classwise.recipe_text import load_recipe
@@ -42,7 +44,7 @@ RECIPE = b'compose = "trades + ccm"\n[trades]\nbeta = 6\n'
 Whole = tuple[bytes, Path, Callable[[], Any]]  # content, where it stands, what reads it
 
 
-def _tar(files: dict[str, bytes], how: str = "w:gz") -> bytes:
+def _tar(files: dict[str, bytes], how: Literal["w", "w:gz"]) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode=how) as archive:
         for name, content in files.items():
@@ -59,7 +61,7 @@ def _written(place: Path, name: str, content: bytes, read: Callable[[Path], Any]
     return content, path, lambda: read(path)
 
 
-def _archive(place: Path, how: str) -> Whole:
+def _archive(place: Path, how: Literal["w", "w:gz"]) -> Whole:
     content = _tar({"a/one": b"1" * 600, "a/two": b"2" * 40}, how)
     return _written(
         place, "x.tar", content, lambda path: read_members(path, ["a/one", "a/two"], "again")
@@ -68,7 +70,7 @@ def _archive(place: Path, how: str) -> Whole:
 
 def _cifar(place: Path) -> Whole:
     """A batch of CIFAR-10 in an unpacked folder, believed whatever its checksum is."""
-    form = next(form for form in cifar.FORMS["cifar10"] if "data_batch_1" in form.md5)
+    form = next(form for form in FORMS["cifar10"] if "data_batch_1" in form.md5)
     batch = {b"data": np.zeros((2, 3072), np.uint8), b"labels": [3, 9]}
     content = pickle.dumps(batch, protocol=4)
     names = pickle.dumps({b"label_names": [name.encode() for name in cifar.NAMES_10]}, protocol=4)
@@ -80,7 +82,7 @@ def _cifar(place: Path) -> Whole:
             name: hashlib.md5((place / name).read_bytes(), usedforsecurity=False).hexdigest()
             for name in form.md5
         }
-        cifar.FORMS["cifar10"] = (replace(form, md5=sums),)
+        FORMS["cifar10"] = (replace(form, md5=sums),)
         open_data(f"cifar10:{path.parent}")
 
     return _written(place, "data_batch_1", content, read)
@@ -158,7 +160,7 @@ def _fault(name: str, make: Callable[[Path], Whole], count: int = COUNT) -> Faul
 
 
 FAULTS = (
-    *(_fault(name, lambda place, name=name: set_out(name, place)) for name in READERS),
+    *(_fault(name, partial(set_out, name)) for name in READERS),
     *(_fault(name, make) for name, make in MORE.items()),
     Fault(SECTION, "bombs", 200, _bombs, PATIENCE, room=ROOM),
 )

@@ -71,6 +71,6 @@ def rows(folder: Path) -> list[tuple[Any, ...]]:
     right = [audit.report[name].tally.hits.sum() for name in ATTACKS.split(",")]
     # where all images are wrong to begin with, no search ever runs, and nothing is interrupted
     must(0 < right[1] < right[0], f"of the images {right} stand; some must, and some must fall")
-    return duckdb.sql(
+    return duckdb.execute(
         f"SELECT * EXCLUDE (run) FROM '{folder}/predictions/*.parquet' ORDER BY ALL"
     ).fetchall()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from unittest.mock import patch
 
 from classwise.data import download
 from classwise.record.remarks import read_remarks, write_remarks
@@ -123,12 +124,14 @@ def _downloads(place: Path) -> Attempt:
             made.mkdir()  # a second one would fail
             return made
 
-        def here(_: str, folders: list[Path]) -> Path | None:
+        def here(_: str, folders: Sequence[Path]) -> Path | None:
             return next((one / "there" for one in folders if (one / "there").exists()), None)
 
-        download._ways = lambda _: iter([("nowhere", slowly)])
-        download.locate, download.check = here, lambda *_: None
-        download.get("cifar10", where=folder, quiet=True)
+        def ways(_: str) -> Iterator[tuple[str, download.Fetch]]:
+            return iter([("nowhere", slowly)])
+
+        with patch.multiple(download, _ways=ways, locate=here, check=lambda *_: None):
+            download.get("cifar10", where=folder, quiet=True)
 
     def attempt(_: Random) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -145,18 +148,19 @@ def _studies(place: Path) -> Attempt:
     words = ["study", "digits", "--seeds", "2", "--workers", "1", "--out", str(folder)]
 
     def small() -> None:
-        digits.RECIPES, digits.ATTACKS = ("clean",), "clean,pgd-1"
-        digits.CONFIG = TrainConfig(
+        config = TrainConfig(
             **{"data": "digits", "model": "cnn(width=2)", "epochs": 1, "subset": 60},
             **{"valid": "0.3", "valid_attack": "pgd-1", "batch_size": 16},
         )
 
-        def one_by_one(jobs: list[grid.Job], **_: object) -> list[Path]:
+        def one_by_one(jobs: Sequence[grid.Job], **_: object) -> list[Path]:
             for job in jobs:
                 grid.run_job(job)
             return [job.path for job in jobs]
 
-        grid.run_grid = one_by_one
+        # never stopped: the process is its own
+        patch.multiple(digits, RECIPES=("clean",), ATTACKS="clean,pgd-1", CONFIG=config).start()
+        patch.object(grid, "run_grid", one_by_one).start()
 
     def table() -> str:
         return (folder / "digits.md").read_text()

@@ -58,7 +58,10 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "a contract": lambda place: _text(place, "contract", lambda path: load_contract(path).rules()),
     "a recipe": lambda place: _text(place, "recipe", lambda path: load_recipe(path).name),
 }
-FAULTS = tuple(
-    Fault(SECTION, name, EACH, lambda place, make=make: attempts_on(make(place)))
-    for name, make in KINDS.items()
-)
+
+
+def _fault(name: str, make: Callable[[Path], Kind]) -> Fault:
+    return Fault(SECTION, name, EACH, lambda place: attempts_on(make(place)))
+
+
+FAULTS = tuple(_fault(name, make) for name, make in KINDS.items())
