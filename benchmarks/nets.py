@@ -42,7 +42,7 @@ STRANGERS = {
     "residual, scaled": Net("at", "strangers:scaled", {**_FEW, "lr": 0.05}),
     "residual, in groups": Net("at", "strangers:grouped", {**_FEW, "lr": 0.05}),
 }
-_LONGER = {"batch_size": 64, "epochs": 15}
+_LONGER = {"batch_size": 64, "epochs": 25}
 KNOWN = {**NETS, **STRANGERS, STEPPED: Net("at(steps=2)", "resnet9(width=16)", {**_FEW, **_LONGER})}
 
 
