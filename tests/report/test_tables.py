@@ -47,6 +47,16 @@ def in_terminal(audits, width=160):
     return console.export_text()
 
 
+def test_a_single_long_name_stands_whole_above_its_numbers():
+    name = "networks/efficientnet-lite0-57934424.pth"
+    one = in_terminal([audited(recipe=name)], width=80)
+    assert name in one.splitlines()[0]
+    assert "recipe" not in one
+    beside = in_terminal([audited(recipe=name), audited()], width=80)
+    assert "recipe" in beside
+    assert "recipe" in in_terminal([audited()], width=80)
+
+
 def labels(audits):
     return [row.label for row in summary_rows(audits)]
 

@@ -45,6 +45,7 @@ __all__ = [
     "summary_rows",
 ]
 
+LONG = 20  # of a single row's name: it stands above, a column would fold it letter by letter
 NAMED = ("worst", "tail", "best")  # measures that name their classes
 SHORT = {
     "average": "avg",
@@ -59,21 +60,26 @@ def rich_table(audits: Sequence[AuditedWeights]) -> Table:
     """The table for the terminal; class names stand under their numbers."""
     rows = summary_rows(audits)
     words = Text(" ".join([*captions(audits), worst_class_warning(rows)]).strip())
+    above = len(rows) == 1 and len(rows[0].label) > LONG
     table = Table(
+        title=Text(rows[0].label) if above else None,
+        title_justify="left",
+        title_style="",
         box=SIMPLE_HEAD,
         padding=0,
         show_edge=False,
         caption=words,
         caption_justify="left",
     )
-    table.add_column("recipe", overflow="fold")
+    if not above:
+        table.add_column("recipe", overflow="fold")
     for measure, sides in shown(rows).items():
         for side in sides:
             head = f"{side}\n{SHORT[measure]}"
             width = None if measure in NAMED else 6  # names may fold, numbers never do
             table.add_column(head, justify="right", overflow="fold", width=width, min_width=6)
     for row in rows:
-        cells = [Text(row.label)]
+        cells = [] if above else [Text(row.label)]
         for measure, sides in shown(rows).items():
             for side in sides:
                 number, names = cell(row, measure, side)
