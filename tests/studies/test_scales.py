@@ -37,8 +37,8 @@ def test_minutes_is_the_preset_but_for_the_images_and_the_network():
     recipe, config = resolve("minutes", next(r for r in ROWS if r.row == "AT"))
     assert recipe.canonical["at"]["steps"] == preset["steps"]
     assert recipe.canonical["at"]["step"] == "eps/4"
-    assert (config.data, config.model) == ("pooled(cifar10, by=2)", "resnet9(width=16)")
-    assert config.subset == 20_000
+    assert (config.data, config.model) == ("pooled(cifar10, by=2)", "resnet9(width=8)")
+    assert config.subset == 10_000
 
 
 def test_what_a_recipe_writes_or_an_axis_says_wins_over_the_scale():
@@ -60,7 +60,9 @@ def test_data_and_network_that_a_preset_chooses_have_their_stand_ins_too():
     _, config = scale_named("smoke").resolve(parse_recipe("at"), "paper", {})
     assert (config.data, config.model) == ("madeup(digits, size=8)", "cnn(width=1)")
     _, config = scale_named("minutes").resolve(parse_recipe("at"), "paper", {"data": "cifar10"})
-    assert config.model == "resnet9(width=16)"
+    assert (config.model, config.subset) == ("resnet9(width=8)", 10_000)
+    _, config = scale_named("minutes").resolve(parse_recipe("at"), "paper", {"data": "cifar100"})
+    assert (config.model, config.subset) == ("resnet9(width=16)", 20_000)
 
 
 def test_an_attack_that_is_not_the_bases_own_keeps_its_steps():
