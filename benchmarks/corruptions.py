@@ -213,7 +213,7 @@ class _Both(io.StringIO):
     """What is printed, to be kept as well."""
 
     def write(self, text: str) -> int:
-        sys.__stdout__.write(text)  # type: ignore[union-attr]
+        sys.__stdout__.write(text)  # type: ignore[union-attr]  # None without a console, as under pythonw
         return super().write(text)
 
 

@@ -15,7 +15,7 @@ class Work(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch gives i
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # nor this
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -41,7 +41,7 @@ class Thrown:
         """Throw for every pixel."""
         return torch.rand_like(images)
 
-    def normal(self, images: Tensor, purpose: str) -> Tensor:  # noqa: ARG002
+    def normal(self, images: Tensor, purpose: str) -> Tensor:  # noqa: ARG002  others ask it
         """Throw for every pixel."""
         return torch.randn_like(images)
 
@@ -68,7 +68,7 @@ class Script:
         """Every class alike, at the usual radius and β = 6."""
         others = (1 - torch.eye(classes)) / (classes - 1)
         eps, share = torch.full((classes,), 8 / 255), torch.full((classes,), 6 / 7)
-        return cls(eps, share, others, **more)  # type: ignore[arg-type]
+        return cls(eps, share, others, **more)  # type: ignore[arg-type]  # counts and switches are numbers, too
 
 
 class Pupil(NamedTuple):
@@ -80,7 +80,7 @@ class Pupil(NamedTuple):
     def learn(self, loss: Tensor, images: Tensor | None) -> None:
         """Backward, step, and a clean forward for the log where the script has one."""
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch gives it no types
         self.optimiser.step()
         if images is not None:
             self.model(images).detach()
@@ -131,9 +131,9 @@ def fat(pupil: Pupil, images: Tensor, labels: Tensor, script: Script, noise: Noi
             lives = lives - (moving & (logits.argmax(1) != labels)).long()
             if not bool(moving.any()):
                 break
-            cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]
+            cross_entropy(logits, labels).backward()  # type: ignore[no-untyped-call]  # torch gives it no types
             rows = moving.nonzero().squeeze(1)
-            slope = delta.grad[rows]  # type: ignore[index]
+            slope = delta.grad[rows]  # type: ignore[index]  # there after backward
             delta = delta.detach()
             stepped = _moved(delta[rows], script.step * slope.sign(), images[rows], eps[rows])
             delta[rows] = stepped
@@ -248,7 +248,7 @@ class Chase:
         now = now.detach().requires_grad_()
         logits = self.model(now)
         self.model.zero_grad()
-        self.height(logits, going).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+        self.height(logits, going).backward(retain_graph=True)  # type: ignore[no-untyped-call]  # torch gives it no types
         assert now.grad is not None
         return now.detach(), now.grad, logits.argmax(1) != self.labels[going]
 
@@ -286,7 +286,7 @@ def _climb(
     eps = radius.view(-1, 1, 1, 1)
     delta = _start(images, eps, noise).requires_grad_()
     for _ in range(script.steps):
-        cross_entropy(model(images + delta), aims).backward()  # type: ignore[no-untyped-call]
+        cross_entropy(model(images + delta), aims).backward()  # type: ignore[no-untyped-call]  # torch gives it no types
         assert delta.grad is not None
         by = sign * script.step * delta.grad.sign()
         delta = _moved(delta.detach(), by, images, eps).requires_grad_()

@@ -124,7 +124,7 @@ def plain_model(task: Task, data: Dataset, state: dict[str, Tensor] | None) -> n
     )
     if state is not None:
         model.load_state_dict(state)
-    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # torch's types lack it
     return model.train()
 
 
@@ -186,7 +186,7 @@ def in_a_loop(
     def train() -> None:
         loss = cross_entropy(model(attack(images, labels)), labels)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch gives it no types
         optimiser.step()
 
     return train

@@ -183,7 +183,7 @@ def networks() -> dict[str, nn.Module]:
             noise = Draws(0, "noise", step).noise(torch.arange(len(images)), images.shape[1:])
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(model(images + SIGMA * noise), train.labels)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]  # torch gives it no types
             optimiser.step()
     return made
 

@@ -180,12 +180,12 @@ class _Both(io.StringIO):
 
     def write(self, text: str) -> int:
         """Print and keep."""
-        sys.__stdout__.write(text)  # type: ignore[union-attr]
+        sys.__stdout__.write(text)  # type: ignore[union-attr]  # None without a console, as under pythonw
         return super().write(text)
 
     def flush(self) -> None:
         """Show what there is."""
-        sys.__stdout__.flush()  # type: ignore[union-attr]
+        sys.__stdout__.flush()  # type: ignore[union-attr]  # None without a console, as under pythonw
 
 
 HEAD = """# Benchmarks of training

@@ -100,7 +100,10 @@ def _folder(place: Path) -> Whole:
     for name in ("a/1", "a/2", "b/1", "b/2"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / f"{name}.png").write_bytes(stream.getvalue())
-    read = lambda path: quietly(lambda: open_data(f"folder:{path.parents[1]}"))  # noqa: E731
+
+    def read(path: Path) -> Any:
+        return quietly(lambda: open_data(f"folder:{path.parents[1]}"))
+
     return _written(place, "a/1.png", stream.getvalue(), read)
 
 

@@ -40,7 +40,11 @@ def _told_apart(one: Seen, other: Seen) -> bool:
 def _data(place: Path, name: str, spec: str, called: str = "") -> Kind:
     _, path, _ = MORE[name](place) if name in MORE else set_out(name, place)
     where = spec.format(file=path, folder=place)
-    read = lambda: quietly(lambda: _seen(open_data(where)))  # noqa: E731
+
+    def read() -> Seen:
+        seen: Seen = quietly(lambda: _seen(open_data(where)))
+        return seen
+
     return Kind(path, read, _told_apart, called=called)
 
 
