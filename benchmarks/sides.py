@@ -139,7 +139,7 @@ def ours(
         lr=RATE,
         schedule="constant",
         valid=valid,
-        precision=task.precision,  # type: ignore[arg-type]  # refused there if it is none
+        precision=task.precision,
     )
     recipe, home = load_recipe(task.recipe), torch.device("cpu")
     trainer = Trainer(Run(Path("runs/none")), recipe, config, source, home)

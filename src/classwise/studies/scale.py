@@ -72,7 +72,7 @@ class Scale(BaseModel):
     def on_data(self, spec: str) -> Scale:
         """The scale as it is on some data, also inside a long tail of them."""
         kind, inner, _ = read_spec(spec)
-        own = self.on.get(inner if kind in FROM_DATA else spec)
+        own = self.on.get(inner if inner and kind in FROM_DATA else spec)
         if own is None:
             return self
         settings, model = {**self.settings, **own.settings}, {**self.model, **own.model}
