@@ -16,8 +16,8 @@ The rule, stated before anything was run. A setting qualifies on a data set of K
    probability below 0.001.
 Chosen is the cheapest setting that qualifies on all data that are given: least work, which is
 width² × pixels² × images × epochs × (steps + 1), a count that no clock disturbs. A scale may have
-a size for each data set (`on` in scales.toml): `--data cifar10`, then `--data cifar100`. If none qualifies, take a smaller
-radius with `--eps 4/255`, and say so.
+a size for each data set (`on` in scales.toml): `--data cifar10`, then `--data cifar100`. If
+none qualifies, take a smaller radius with `--eps 4/255`, and say so.
 
 What was trained and judged is kept in `--runs`, so that the same command goes on after a kill. With
 `--enough` it ends at the first setting that qualifies on all data. `--smoke` shows on made-up
