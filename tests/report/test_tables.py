@@ -145,7 +145,9 @@ def test_too_few_samples_are_said_of_a_row_that_is_named():
     better = condition("fgsm", MATRIX + np.eye(3, dtype=int))
     two = ClassReport([condition("pgd-20", MATRIX), better])
     both = AuditedWeights("r", "at", "last", "test", two)
-    assert f"For at, fgsm, the best on average, {said}" in markdown_table([both])
+    assert f"For at, pgd-20 {said}" in markdown_table([both])  # the harder one
+    other = AuditedWeights("q", "trades", "last", "test", ClassReport([better]))
+    assert f"For trades, fgsm, the best on average, {said}" in markdown_table([both, other])
 
 
 def test_conditions_on_other_numbers_of_samples_say_so():
