@@ -15,8 +15,7 @@ The rule, stated before anything was run. A setting qualifies on a data set of K
    images by chance, √(p(1−p)/n), and equal classes would differ as much (χ²) with a
    probability below 0.001.
 Chosen is the cheapest setting that qualifies on all data that are given: least work, which is
-width² × pixels² × images × epochs × (steps + 1), a count that no clock disturbs. A scale may have
-a size for each data set (`on` in scales.toml): `--data cifar10`, then `--data cifar100`. If
+width² × pixels² × images × epochs × (steps + 1), a count that no clock disturbs. If
 none qualifies, take a smaller radius with `--eps 4/255`, and say so.
 
 What was trained and judged is kept in `--runs`, so that the same command goes on after a kill. With

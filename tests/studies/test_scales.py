@@ -4,7 +4,7 @@ import pytest
 
 from classwise.recipe_text import parse_recipe
 from classwise.studies.papers import paper_rows
-from classwise.studies.scale import OnData, Scale, scale_named
+from classwise.studies.scale import Scale, scale_named
 from classwise.studies.study import SCALES, AtScale, Audit
 from classwise.training.presets import PRESETS
 
@@ -61,8 +61,6 @@ def test_data_and_network_that_a_preset_chooses_have_their_stand_ins_too():
     assert (config.data, config.model) == ("madeup(digits, size=8)", "cnn(width=1)")
     _, config = scale_named("minutes").resolve(parse_recipe("at"), "paper", {"data": "cifar10"})
     assert (config.model, config.subset) == ("resnet9(width=8)", 10_000)
-    _, config = scale_named("minutes").resolve(parse_recipe("at"), "paper", {"data": "cifar100"})
-    assert (config.model, config.subset) == ("resnet9(width=16)", 20_000)
 
 
 def test_an_attack_that_is_not_the_bases_own_keeps_its_steps():
@@ -86,20 +84,3 @@ def test_expensive_attacks_have_fewer_images_and_seeds_beside_the_others():
     asked = (Audit(attacks=("clean", "autoattack", "square", "pgd-20"), limit=7),)
     found = [(a.attacks, a.limit, a.seeds) for a in scale.audits(asked)]
     assert found == [(("clean", "suite(apgd-ce)", "pgd-20"), 7, 0), (("square",), 4, 1)]
-
-
-def test_data_may_need_another_size_but_a_study_has_the_last_word():
-    more = OnData(settings={"epochs": 7}, model={"resnet9": "resnet9(width=2)"})
-    scale = scale_named("minutes").model_copy(update={"on": {"cifar100": more}})
-
-    def found(scale, data, **options):
-        given = {"data": data, "model": "resnet9", **options}
-        config = scale.resolve(parse_recipe("at"), "paper", given)[1]
-        return config.epochs, config.model
-
-    assert found(scale, "cifar100") == (7, "resnet9(width=2)")
-    assert found(scale, "longtail(cifar100, factor=10)") == (7, "resnet9(width=2)")
-    assert found(scale, "cifar10") == found(scale_named("minutes"), "cifar10")
-    assert found(scale, "cifar100", epochs=3) == (3, "resnet9(width=2)")
-    own = AtScale(settings={"epochs": 5}, model={"resnet9": "cnn(width=1)"})
-    assert found(scale.over(own), "cifar100") == (5, "cnn(width=1)")

@@ -27,19 +27,6 @@ from classwise.training.presets import apply_preset
 ANY = "*"  # a stand-in for whatever has none of its own
 
 
-class OnData(BaseModel):
-    """What differs on some data, which need more, or less, for classes to be told apart."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    settings: dict[str, Any] = {}
-    model: dict[str, str] = {}
-
-    def over(self, own: AtScale) -> OnData:
-        """The same with what one study says, which counts on all data."""
-        return OnData(settings={**self.settings, **own.settings}, model={**self.model, **own.model})
-
-
 class Scale(BaseModel):
     """How a study is run at a scale; `scales.toml` says what each entry means."""
 
@@ -53,7 +40,6 @@ class Scale(BaseModel):
     methods: dict[str, Any] = {}
     data: dict[str, str] = {}
     model: dict[str, str] = {}
-    on: dict[str, OnData] = {}
     attacks: dict[str, str] = {}
     limits: dict[str, int] = {}
     first: dict[str, int] = {}
@@ -66,17 +52,7 @@ class Scale(BaseModel):
             part: {**getattr(self, part), **getattr(own, part)}
             for part in ("settings", "base", "methods", "data", "model", "attacks")
         }
-        on = {name: one.over(own) for name, one in self.on.items()}
-        return self.model_copy(update={**merged, "on": on})
-
-    def on_data(self, spec: str) -> Scale:
-        """The scale as it is on some data, also inside a long tail of them."""
-        kind, inner, _ = read_spec(spec)
-        own = self.on.get(inner if inner and kind in FROM_DATA else spec)
-        if own is None:
-            return self
-        settings, model = {**self.settings, **own.settings}, {**self.model, **own.model}
-        return self.model_copy(update={"settings": settings, "model": model})
+        return self.model_copy(update=merged)
 
     def data_for(self, spec: str) -> str:
         """The data that stand for some, also inside a long tail of them."""
@@ -127,12 +103,10 @@ class Scale(BaseModel):
         self, recipe: Recipe, preset: str, options: Mapping[str, Any]
     ) -> tuple[Recipe, TrainConfig]:
         """The recipe and all training settings of a run; `options` are the study's own words."""
-        told = self._told(recipe)
-        # which data and model, if nobody says
-        _, config = apply_preset(preset, told, {**self.settings, **options})
-        here = self.on_data(config.data)
-        stand_in = {"data": here.data_for(config.data), "model": here.model_for(config.model)}
-        return apply_preset(preset, told, {**here.settings, **options, **stand_in})
+        told, given = self._told(recipe), {**self.settings, **options}
+        _, config = apply_preset(preset, told, given)  # which data and model, if nobody says
+        given |= {"data": self.data_for(config.data), "model": self.model_for(config.model)}
+        return apply_preset(preset, told, given)
 
     def _told(self, recipe: Recipe) -> Recipe:
         """The recipe with the scale's options of its methods, where it does not write them."""
