@@ -205,10 +205,9 @@ def _sentence(report: ConditionReport, *, counted: bool = False) -> str:
         return f"{IN_PART}, {seen} images, so there is no average to quote{missing}"
     tail = report.tail()
     low, high = report.worst_interval
-    worst, best, last = (
-        few_names([cut(name) for name in names])
-        for names in (report.names_at(report.worst), report.names_at(report.best), tail.classes)
-    )
+    ends = [report.names_at(report.worst), report.names_at(report.best)]
+    worst, best = (few_names([cut(name) for name in names], most=1) for names in ends)
+    last = few_names([cut(name) for name in tail.classes])
     return (
         f"{report.overall:.1%} overall{f' of {seen} images' if counted else ''}, worst class "
         f"{report.worst:.1%} ({worst}; the truly worst {low:.1%} to {high:.1%}), best "
