@@ -175,7 +175,7 @@ def test_through_the_command_line(tmp_path):
     tune += ["--set", "rates={'head': 10}", "--set", "optimiser=adam", "--set", "lr=0.001"]
     done = run(*tune, "--out", second)
     assert done.exit_code == 0, done.output
-    assert "at begins from" in done.stderr
+    assert "at(steps=1) begins from" in done.stderr
     assert "12 of 12 tensors fit" in done.stderr
     before, after = (
         read_tensors(tmp_path / p)[0]
