@@ -8,6 +8,10 @@ FEATURES = ("attacks/test_features.py",)
 LAYOUTS = ("record/test_published_layouts.py",)
 OTHERS = ("doors/test_weights_of_others.py::test_safetensors_and_a_set_of_weights_by_its_key",)
 WHO_MAY = ("models/test_zoo.py::test_who_may_name_what",)
+TILES = ("models/test_winograd.py",)
+QUICK_STEPS = (
+    "training/test_plain_and_quick.py::test_ten_steps_end_at_the_same_weights[mart(steps=3)]",
+)
 ANSWERS = ("statistics/test_noisy_answers.py",)
 SMOOTHED = ("attacks/test_smoothing.py",)
 BRACKETS = ("judging/test_brackets.py",)
@@ -106,6 +110,13 @@ AROUND = (
            "the first set of weights is taken for the one that is meant"),
     Mutant("models/zoo.py", "(name in _OPTIONS_IN_FILES and ", "(", WHO_MAY,
            "a file makes a library read or fetch what it names"),
+    # --- convolutions by tiles
+    Mutant("models/winograd.py", "weight is not self.weight or weight._version != self.version",
+           "weight is not self.weight", TILES, "an attack asks the network of a step before"),
+    Mutant("models/winograd.py", "whole[:, 1:, :2, 1:, :2] +=", "whole[:, 1:, :2, 1:, :2] =",
+           TILES, "slopes are lost where four tiles meet"),
+    Mutant("training/step.py", 'self.config.compile == "off"', 'self.config.compile == "on"',
+           QUICK_STEPS, "wide layers are never quick, and nobody notices"),
     # --- corruptions, and several true labels
     Mutant("corruptions/blurs.py", "chained = (source > place) & visited.flatten()[source]",
            "chained = source < 0", GLASS, "glass blur forgets what was copied before"),

@@ -47,8 +47,8 @@ WALK = {
         "rectifier layout same_names extra classifier small resnet wideresnet plain densenet "
         "inception attention pickled logits_of zoo __init__ misfits card functions code_files "
         "penultimate asking at_once outputs blackbox averaged preparation prepared layouts "
-        "fitting twin onnx_wire onnx_file onnx_graph onnx_layers onnx_operators onnx_shapes "
-        "onnx_running onnx_converted onnx_network subject"
+        "fitting twin winograd onnx_wire onnx_file onnx_graph onnx_layers onnx_operators "
+        "onnx_shapes onnx_running onnx_converted onnx_network subject"
     ),
     "attacks": (
         "projection ball threat losses stops targets pgd inner features carried judged "

@@ -1,9 +1,11 @@
 """The quick ways of a step end at the weights of the plain ones, in double precision.
 
 The plain way has nothing of what makes steps quick: the attack asks the model itself, all images
-at every step, a ReLU makes new values, and maxima are taken of rectified ones.
+at every step, convolutions are direct sums, a ReLU makes new values, and maxima are taken of
+rectified ones.
 """
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -15,14 +17,15 @@ from torch import nn
 from classwise.attacks import inner
 from classwise.attacks.ball import per_image
 from classwise.laws.made_up import few_digits
+from classwise.models import winograd
 from classwise.models.rectifier import Rectifier
 from classwise.models.twin import Following
 from classwise.recipe_text import parse_recipe
 from classwise.studies.papers import paper_rows
-from classwise.training import build
+from classwise.training import build, step
 from classwise.training.step import Step
 
-FACTS = {"model": "resnet9(width=1)", "batch_size": 6, "lr": 0.01, "eps": 0.1, "valid": "0.3"}
+FACTS = {"model": "resnet9(width=8)", "batch_size": 6, "lr": 0.01, "eps": 0.1, "valid": "0.3"}
 # Bases in the modes and with the rules that the tables have no row of.
 MORE = [
     *("at(steps=3, batchnorm=eval)", "at(steps=3, batchnorm=eval)+fat(patience=1)"),
@@ -42,6 +45,11 @@ def kind_of(text):
     attack = slots.reference, slots.start, slots.batchnorm, len(slots.extra_views)
     written = frozenset().union(*(policy.writes for policy in slots.policies))
     return (*attack, *map(type, parts), written & {"margin", "target_odds"})
+
+
+def attacks(text):
+    """Whether a recipe's attack takes steps of its own."""
+    return parse_recipe(text).slots.inner is not None
 
 
 ROWS = {kind_of(row.recipe): row.recipe for row in paper_rows()}
@@ -110,15 +118,22 @@ def taken(monkeypatch):
 @pytest.mark.parametrize("text", [*ROWS.values(), *MORE])
 def test_ten_steps_end_at_the_same_weights(text, taken, tmp_path, monkeypatch):
     found = {}
+    monkeypatch.setattr(winograd, "_CHANNELS", 1)  # else no layer of this network is wide
+    monkeypatch.setattr(winograd, "_TILES", 1)
+    tiled, real = [], winograd._Products.apply
+    monkeypatch.setattr(winograd._Products, "apply", lambda *them: tiled.append(1) or real(*them))
     for way in ("quick", "plain"):
         if way == "plain":
+            monkeypatch.setattr(step, "fewer_products", lambda _: nullcontext())
             monkeypatch.setattr(Following, "now", lambda self, *_: self.model)
             monkeypatch.setattr(inner, "pgd", plain_pgd)
             monkeypatch.setattr(build, "build_model", plain_model(build.build_model))
         with float64():
             found[way] = weights_of(short_run(tmp_path / way, text, unbalanced(), **FACTS))
         assert len(taken) >= 10
+        assert bool(tiled) == (way == "quick" and attacks(text))
         taken.clear()
+        tiled.clear()
     for name, value in found["plain"].items():
         assert value.dtype in (torch.float64, torch.int64)
         torch.testing.assert_close(found["quick"][name], value, rtol=1e-7, atol=1e-9, msg=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ from classwise.models.asking import batchnorm_mode
 from classwise.models.classifier import all_outputs
 from classwise.models.layout import training_layout
 from classwise.models.twin import Following
+from classwise.models.winograd import fewer_products
 from classwise.objective import Attacked, Descent, Outer, Reduction, plain_step, total
 from classwise.slots import Slots
 from classwise.stages import epoch_of
@@ -157,8 +159,9 @@ class Step:
         if inner is None:
             return views
         tempered = None if teacher is None else teacher / rows.robust_temperature[:, None]
-        asked = self._compiler.model(self._asked(inner, visit))
-        with self._precision():
+        whom = self._asked(inner, visit)
+        asked = self._compiler.model(whom)
+        with self._precision(), self._quick_sums(whom):
             views |= inner.perturb(
                 asked,
                 visit.batch,
@@ -185,6 +188,11 @@ class Step:
             return self.model
         with batchnorm_mode(self.model, "eval"):
             return self._twin.now(visit.batch.images[:4], visit.moment.epoch)
+
+    def _quick_sums(self, asked: nn.Module) -> AbstractContextManager[None]:
+        """Fewer products for wide layers; compilers and half precision have ways of their own."""
+        plain = self.config.compile == "off" and self.config.precision == "float32"
+        return fewer_products(asked) if plain else nullcontext()
 
     def _pure(self, outputs: Mapping[str, Logits], attacked: Images | None) -> dict[str, Logits]:
         """Outputs that may be counted: where a mix was at work, attacked images are asked anew."""
