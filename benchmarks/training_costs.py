@@ -36,10 +36,12 @@ LEVERS = {
     "ReLU": "rectifying in place, or inside the convolution's own kernel",
     "pooling": "a pooling that keeps to the layout of the convolutions",
     "everything else": "fewer passes over the images between two steps of the attack",
-    "convolution, backward": "convolutions nearer to the peak of matrix products: another "
-    "algorithm (Winograd), or lower precision where the processor has it: `precision=bfloat16`",
-    "convolution, forward": "convolutions nearer to the peak of matrix products: another "
-    "algorithm (Winograd), or lower precision where the processor has it: `precision=bfloat16`",
+    "convolution, backward": "fewer products in narrow convolutions, too (wide ones are taken by "
+    "Winograd's tiles already), or lower precision where the processor has it: "
+    "`precision=bfloat16`",
+    "convolution, forward": "fewer products in narrow convolutions, too (wide ones are taken by "
+    "Winograd's tiles already), or lower precision where the processor has it: "
+    "`precision=bfloat16`",
 }
 
 

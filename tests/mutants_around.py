@@ -9,9 +9,7 @@ LAYOUTS = ("record/test_published_layouts.py",)
 OTHERS = ("doors/test_weights_of_others.py::test_safetensors_and_a_set_of_weights_by_its_key",)
 WHO_MAY = ("models/test_zoo.py::test_who_may_name_what",)
 TILES = ("models/test_winograd.py",)
-QUICK_STEPS = (
-    "training/test_plain_and_quick.py::test_ten_steps_end_at_the_same_weights[mart(steps=3)]",
-)
+QUICK_STEPS = ("training/test_plain_and_quick.py::test_ten_steps_end_at_the_same_weights",)
 ANSWERS = ("statistics/test_noisy_answers.py",)
 SMOOTHED = ("attacks/test_smoothing.py",)
 BRACKETS = ("judging/test_brackets.py",)

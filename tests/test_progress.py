@@ -148,7 +148,8 @@ def test_training_says_its_epochs_with_the_time_left():
         progress.batch()
         progress.batch()
         progress.epoch(finished, 1.5, 0.5, 0.25, "pgd-10")
-    said = "at+ema: epoch 2/10, loss 1.500, pgd-10 50 %, worst class 25 % (step 4 of 20, 40 s left)"
+    how = "2 of 10 epochs, loss 1.500, pgd-10 50 %, worst class 25 %"
+    said = f"at+ema: {how} (step 4 of 20, 40 s left)"
     assert console.file.getvalue() == f"{said}\n"
 
 

@@ -20,6 +20,7 @@ from classwise.foreign import is_foreign, recipe_name
 from classwise.script import Script
 from classwise.sense import check_sense
 from classwise.slots import ATTACK_SLOTS, COLLECTIONS, UNFILLED, Slots
+from classwise.spelling import spell_call, spell_value
 
 
 class Method(BaseModel):
@@ -209,14 +210,13 @@ class Recipe:
                 slot.name in UNFILLED and (self.attacks or slot.name not in ATTACK_SLOTS)
             ):
                 shown = UNFILLED[slot.name] if value is None else value
-                rows.append((slot.name, str(shown), self.owners.get(slot.name, "-")))
+                rows.append((slot.name, spell_value(shown), self.owners.get(slot.name, "-")))
         return rows
 
 
 def _spelled(method: Method) -> str:
     known = type(method).model_fields
-    options = ", ".join(f"{key}={value}" for key, value in method if value != known[key].default)
-    return f"{method.name}({options})" if options else method.name
+    return spell_call(method.name, {k: v for k, v in method if v != known[k].default})
 
 
 def compose(methods: Iterable[Method]) -> Recipe:

@@ -11,7 +11,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,6 +163,29 @@ def said_value(value: Any) -> str:
     """A value for a message; Python itself refuses to write whole numbers of 4300 digits."""
     whole = isinstance(value, int) and abs(value) > LARGEST_NUMBER
     return "a number of very many digits" if whole else cut(repr(value))
+
+
+def spell_call(name: str, options: Mapping[str, Any]) -> str:
+    """A name with its options, as a person would write them.
+
+    >>> spell_call("at", {"steps": ((0.0, 1), (0.4, 3)), "start": "none"})
+    'at(steps={0: 1, 0.4: 3}, start=none)'
+    >>> spell_call("at", {})
+    'at'
+    """
+    told = ", ".join(f"{key}={spell_value(value)}" for key, value in options.items())
+    return f"{name}({told})" if told else name
+
+
+def spell_value(value: Any) -> str:
+    """A schedule as a table from epochs or fractions; anything else as it is."""
+    if not value or not isinstance(value, tuple) or not all(map(_is_pair, value)):
+        return str(value)
+    return "{" + ", ".join(f"{when:g}: {then}" for when, then in value) + "}"
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and [type(one) for one in value] in ([float, int], [int, int])
 
 
 def spell_eps(radius: float) -> str:

@@ -38,6 +38,11 @@ def test_help_says_every_default_and_gives_an_example(words):
         assert "default: " in line_of(found.output, option), name
 
 
+def test_a_group_of_commands_gives_an_example():
+    found = CliRunner().invoke(app, ["data", "--help"], env={"COLUMNS": "1000", "TERM": "dumb"})
+    assert (found.exit_code, "Example: classwise data get" in found.output) == (0, True)
+
+
 def line_of(text, option):
     """What help says of one option: its line, or of an argument the one with its help."""
     said = option.help.split("\n")[0]

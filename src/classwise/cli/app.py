@@ -30,7 +30,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="Fetch data sets.", no_args_is_help=True)
+data_app = typer.Typer(
+    help=(
+        "Fetch data sets, and look after what is kept of them.\n\n"
+        "Example: classwise data get cifar10"
+    ),
+    no_args_is_help=True,
+)
 app.add_typer(data_app, name="data")
 out = Terminal()
 

@@ -72,9 +72,9 @@ def read_form(place: Path, forms: Sequence[Form], again: str) -> tuple[Form, dic
     """
     if place.is_dir():
         form = max(forms, key=lambda form: len(form.held_in(place)))
-        files = {
-            n: read_file(file) for n in form.md5 if (file := plain_or_packed(place, n)) is not None
-        }
+        there = {n: f for n in form.md5 if (f := plain_or_packed(place, n)) is not None}
+        with ThreadPoolExecutor() as pool:
+            files = dict(zip(there, pool.map(read_file, there.values()), strict=True))
         return form, form.verified(files, place, again)
     wanted = [f"{form.folder}/{name}" for form in forms for name in form.md5]
     found = read_members(place, wanted, again)

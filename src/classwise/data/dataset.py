@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -123,6 +124,13 @@ class Dataset:
         """Mean and deviation of each channel in [0, 1], from exact pixel counts."""
         means, deviations = self.find_statistics()
         return tuple(means), tuple(deviations)
+
+    def find_both(self) -> None:
+        """Find the hash and the statistics at the same time, for whoever will ask for them."""
+        with ThreadPoolExecutor(1) as beside:
+            digest = beside.submit(self.find_hash)
+            _ = self.channel_statistics
+            self.__dict__["content_hash"] = digest.result()  # where the cached property looks
 
     def find_hash(self) -> str:
         """The content hash as it is noted, or found now, on any thread.

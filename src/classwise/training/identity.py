@@ -74,6 +74,7 @@ def foreign_sources(recipe: Recipe) -> dict[str, str | None]:
 def describe_run(recipe: Recipe, config: TrainConfig, source: DataSource) -> dict[str, Any]:
     """What run.json says: who the run is, and all that is needed to read it without its data."""
     data, slots = source.train, recipe.slots
+    data.find_both()
     mean, deviation = data.channel_statistics
     return {
         "format": 1,

@@ -15,7 +15,8 @@ from classwise.stages import largest
 from classwise.training.begin import tell_begin
 from classwise.training.config import TrainConfig
 
-# `steps` is the length of the attack, an option of the base method; all others are TrainConfig's.
+# `steps` is the length of the attack, or its schedule, an option of the base method; all others are
+# TrainConfig's.
 PRESETS: dict[str, dict[str, Any]] = {
     # The protocol that the papers share, for every recipe: PGD-10 at 8/255, SGD, 200 epochs with
     # drops at half and three quarters, 2 % of each class for validation.
@@ -57,7 +58,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "valid": "0.02",
         "subset": 10_000,
         "valid_attack": "pgd-5",
-        "steps": 3,
+        "steps": ((0.0, 1), (0.4, 3)),
     },
 }
 

@@ -52,7 +52,7 @@ class TrainProgress:
         """Say how the epoch went."""
         name = one_line(self.title, _TITLE) if self.course.live else f"{self.title}:"
         self.course.now(
-            f"{name} epoch {finished}/{self.epochs}, loss {loss:.3f}, "
+            f"{name} {finished} of {self.epochs} epochs, loss {loss:.3f}, "
             f"{condition} {100 * overall:.0f} %, worst class {100 * worst:.0f} %"
         )
         often = max(1, self.epochs // 5)
