@@ -204,7 +204,7 @@ def test_presets_fill_in_only_what_was_left_open(tmp_path):
     about = json.loads((path / "run.json").read_text())
     assert about["config"]["schedule"] == "one-cycle"
     assert about["config"]["epochs"] == 1
-    assert about["recipe"]["at"]["steps"] == 3
+    assert about["recipe"]["at"]["steps"] == [[0.0, 1], [0.4, 3]]
 
 
 def test_an_npz_of_ones_own(tmp_path):
