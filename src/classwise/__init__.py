@@ -9,7 +9,6 @@ Names load on first use, so that importing the package, and `classwise --help`, 
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 from types import ModuleType
@@ -81,23 +80,7 @@ def __getattr__(name: str) -> Any:
         return version("classwise")
     if name not in _HOMES:
         raise AttributeError(f"module 'classwise' has no attribute {name!r}")
-    return getattr(_loaded(_HOMES[name]), name)
-
-
-def _loaded(home: str) -> ModuleType:
-    """Import a module; whoever brings torch along spares the collector all that it makes.
-
-    It stays for good, and to look for garbage in it, then and later, takes a fifth of a second.
-    """
-    if "torch" in sys.modules or not gc.isenabled():
-        return importlib.import_module(home)
-    gc.collect()  # what is garbage now must not stay
-    gc.disable()
-    try:
-        return importlib.import_module(home)
-    finally:
-        gc.freeze()
-        gc.enable()
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 class _Package(ModuleType):
