@@ -111,8 +111,10 @@ AROUND = (
     # --- convolutions by tiles
     Mutant("models/winograd.py", "weight is not self.weight or weight._version != self.version",
            "weight is not self.weight", TILES, "an attack asks the network of a step before"),
-    Mutant("models/winograd.py", "whole[:, 1:, :2, 1:, :2] +=", "whole[:, 1:, :2, 1:, :2] =",
-           TILES, "slopes are lost where four tiles meet"),
+    Mutant("models/winograd.py", "weight.flip(2, 3).transpose(0, 1)", "weight.transpose(0, 1)",
+           TILES, "slopes go back by filters that are not turned round"),
+    Mutant("models/winograd.py", "4 * row, 4 * place, row, place", "4 * row, 4 * place, place, row",
+           TILES, "tiles lie on their side"),
     Mutant("training/step.py", 'self.config.compile == "off"', 'self.config.compile == "on"',
            QUICK_STEPS, "wide layers are never quick, and nobody notices"),
     # --- corruptions, and several true labels

@@ -30,7 +30,9 @@ class TestTheGuide:
         assert run("recipe", recipe.split('"')[1]).exit_code == 0
         words = training.replace('"', "").split()[1:]
         assert run(*words, "--subset", "60", "--epochs", "1", "--quiet").exit_code == 0
-        assert json.loads(Path("runs/boost/run.json").read_text())["recipe"][NAME] == {"rate": 0.3}
+        assert json.loads(Path("runs/boost-set/run.json").read_text())["recipe"][NAME] == {
+            "rate": 0.3
+        }
         assert parse_recipe(study.split("#")[0].split()[-1]) == at() | boost()
 
     def test_its_entry_point_is_read(self, package, install):

@@ -29,6 +29,13 @@ def answers(layer, asked):
     return found, slope
 
 
+@pytest.fixture(autouse=True)
+def small_is_enough(request, monkeypatch):
+    """Small layers by tiles, too, but where a test is about what pays."""
+    if "pays" not in request.function.__name__:
+        monkeypatch.setattr(winograd, "_PAIRS", 1)
+
+
 @pytest.fixture
 def tiled(monkeypatch):
     """How many tiles each convolution by tiles had."""
@@ -43,7 +50,7 @@ def tiled(monkeypatch):
 
 
 @pytest.mark.parametrize("outer", [WIDE, WIDE + 3])
-@pytest.mark.parametrize("shape", [(32, 4, 4), (8, 4, 16), (6, 12, 8)])
+@pytest.mark.parametrize("shape", [(33, 4, 4), (64, 4, 4), (8, 4, 16), (12, 12, 8)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_values_and_slopes_are_those_of_torch(outer, shape, bias, tiled):
     layer, asked = made(outer=outer, bias=bias), images(shape[0], WIDE, *shape[1:])
@@ -101,6 +108,14 @@ def test_sizes_that_do_not_pay_are_summed_directly(shape, tiled):
     assert torch.equal(its_slope, slope)
 
 
+@pytest.mark.parametrize(("count", "times"), [(22, 0), (23, 1)])
+def test_a_layer_by_tiles_pays_with_enough_of_them(count, times, tiled):
+    layer, asked = made(dtype=torch.float32), images(count, WIDE, 8, 8, dtype=torch.float32)
+    with fewer_products(layer):
+        layer(asked)
+    assert len(tiled) == times
+
+
 def test_another_layout_is_kept(tiled):
     layer, asked = made(), images(32, WIDE, 8, 8).detach().contiguous().requires_grad_()
     with fewer_products(layer):
@@ -123,12 +138,14 @@ def test_weights_that_change_meanwhile_are_noticed():
 
 def test_filters_are_transformed_once_for_all_steps(monkeypatch):
     made_anew, real = [], winograd._transformed
-    monkeypatch.setattr(winograd, "_transformed", lambda w: made_anew.append(1) or real(w))
+    monkeypatch.setattr(
+        winograd, "_transformed", lambda *given: made_anew.append(1) or real(*given)
+    )
     layer, asked = made(), images(32, WIDE, 4, 4)
     with fewer_products(layer):
         for _ in range(3):
             answers(layer, asked)
-    assert len(made_anew) == 1
+    assert len(made_anew) == 2, "for images, and turned round for slopes"
 
 
 def test_the_layer_is_itself_again_whatever_happens():

@@ -33,13 +33,35 @@ def test_paper_is_the_row_as_it_stands_and_every_row_has_every_scale(row):
 
 def test_minutes_is_the_preset_but_for_the_images_and_the_network():
     scale, preset = scale_named("minutes"), PRESETS["minutes"]
-    for name in ("epochs", "batch_size", "lr", "schedule", "valid", "valid_attack"):
+    for name in ("epochs", "batch_size", "lr", "schedule", "valid_attack"):
         assert scale.settings[name] == preset[name]
     recipe, config = resolve("minutes", next(r for r in ROWS if r.row == "AT"))
     assert recipe.canonical["at"]["steps"] == largest(preset["steps"])  # from the first epoch on
-    assert recipe.canonical["at"]["step"] == "eps/4"
+    assert recipe.canonical["at"]["step"] == "eps/2"
+    assert config.valid == "0.1"
     assert (config.data, config.model) == ("pooled(cifar10, by=2)", "resnet9(width=8)")
     assert config.subset == 10_000
+
+
+@pytest.mark.parametrize("scale", ["minutes", "hours", "paper"])
+def test_few_steps_and_epochs_leave_every_method_what_it_is(scale):
+    for row in ROWS:
+        recipe, config = resolve(scale, row)
+        options, slots = recipe.canonical, recipe.slots
+        if slots.steps is None:
+            continue
+        steps = largest(slots.steps)
+        if {"at", "trades"} & set(options):  # the ball is reached from its centre
+            step = next(options[base]["step"] for base in ("at", "trades") if base in options)
+            reach = (
+                1 / float(step.removeprefix("eps/")) if isinstance(step, str) else step / config.eps
+            )
+            assert steps * reach >= 1, row
+        if "fat" in options:  # else nothing would ever stop, and FAT would be AT
+            assert largest(options["fat"]["patience"]) < steps, row
+        for average in slots.averages:  # the weights that it began with are forgotten
+            if average.decay is not None:
+                assert average.decay ** (config.epochs * (1 - average.start)) < 0.01, row
 
 
 def test_what_a_recipe_writes_or_an_axis_says_wins_over_the_scale():

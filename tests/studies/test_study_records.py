@@ -120,6 +120,36 @@ class TestRecords:
         assert "| [three](three/index.md) | nothing of a paper |  | 4 of 6 |" in text
         assert "| other | nothing of a paper |  | 0 of 6 |" in text
 
+    def test_whoever_has_the_records_goes_on_where_they_end(self, home, monkeypatch):
+        shutil.move(home / "runs", home / "gone")
+        shutil.rmtree(next((home / "records").glob("clean-s1-*")))
+        here = Here()
+        words = (home / "three.toml", "--out", home / "runs", "--records", home / "records")
+        result = study(*words, here=here, monkeypatch=monkeypatch)
+        assert result.exit_code == 0, result.output
+        (again,) = (job.path.name for job in here.jobs)
+        assert again.startswith("clean-s1-")
+        assert table(home / "runs" / "three") == table(home / "gone" / "three")
+        assert len(RunsFolder.of(home / "records").runs) == 6
+
+    def test_a_record_that_lacks_an_audit_is_made_anew(self, home, monkeypatch):
+        shutil.move(home / "runs", home / "gone")
+        text = (home / "three.toml").read_text()
+        (home / "three.toml").write_text(text.replace('["averaged-last"]', '["averaged-best"]', 1))
+        here = Here()
+        words = (home / "three.toml", "--out", home / "runs", "--records", home / "records")
+        assert study(*words, here=here, monkeypatch=monkeypatch).exit_code == 0
+        assert len(here.jobs) == 6
+        here.jobs.clear()
+        assert study(*words, here=here, monkeypatch=monkeypatch).exit_code == 0
+        assert not here.jobs
+
+    def test_a_record_says_which_weights_its_run_had(self, home):
+        for some in RunsFolder.of(home / "records").runs.values():
+            (one,) = some
+            assert "last" in one.weights
+            assert any(name.startswith("ema-") for name in one.weights) == ("ema" in one.path.name)
+
     def test_a_run_that_is_deleted_leaves_a_hole(self, home):
         words = (home / "three.toml", "--from", home / "records")
         for path in (home / "records").glob("clean-s*"):

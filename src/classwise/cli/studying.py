@@ -13,6 +13,8 @@ from classwise.cli.listed_studies import list_studies
 from classwise.cli.studying_checked import (
     check_device,
     check_records,
+    choose_device,
+    networks_beside,
     place_of_digits,
     refuse_idle,
     refuse_urls,
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from classwise.studies.grid import Executor
     from classwise.studies.making import PlannedStudy, Work
     from classwise.studies.runs_folder import RunsFolder
-    from classwise.studies.theirs_planned import PlannedNetwork
 
 FOLDER = Path("runs/studies")
 
@@ -97,7 +98,10 @@ def study(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(help="Keep records there, too: runs without weights. (default: none)"),
+        typer.Option(
+            help="Keep records there, too: runs without weights; what they have is not trained "
+            "again. (default: none)"
+        ),
     ] = None,
     source: Annotated[
         Path | None,
@@ -190,8 +194,9 @@ def study(
     failed = 0
     if source is None:
         executor = _executor(on, many, cpus, gpus, device)
-        work = work_of(planned, kept, imports or ())
-        work = work.beside(_networks(beside or [], planned), home.folder)
+        recorded = None if records is None else RunsFolder.of(records)
+        work = work_of(planned, kept, imports or (), recorded)
+        work = work.beside(networks_beside(beside or [], planned), home.folder)
         if dry_run or budget is not None:
             print_costs(work, many, budget, show=dry_run)
         if dry_run:
@@ -201,22 +206,21 @@ def study(
         where = choose_device(many, device, gpus)
         failed = _run(work.on(where, home.url), executor, home, quiet, records)
         kept = RunsFolder.of(home.folder)
-        if records is not None:  # all: another study may have added audits to a run
-            written = keep_records(planned, kept, records)
-            out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
+        if records is not None:
+            kept = _recorded(planned, kept, records)
     _write(planned, kept, pages, every=ALL in names)
     if failed:
         out.print(f"{failed} runs failed; the pages say why, repeat this command to try again")
         raise typer.Exit(NO)
 
 
-def choose_device(workers: int, device: str | None, gpus: float | None) -> str:
-    """Where runs are trained; several at a time would all take the one GPU, so not by themselves.
+def _recorded(planned: list[PlannedStudy], kept: RunsFolder, records: Path) -> RunsFolder:
+    """Keep the records of all runs, to which another study may have added audits; read both."""
+    from classwise.studies.making import keep_records
 
-    >>> choose_device(1, None, None), choose_device(2, None, None), choose_device(2, "cuda", None)
-    ('auto', 'cpu', 'cuda')
-    """
-    return device or ("auto" if workers == 1 or gpus else "cpu")
+    written = keep_records(planned, kept, records)
+    out.print(f"Kept records of {len(written)} runs in {records}", soft_wrap=True)
+    return kept.and_records(type(kept).of(records))
 
 
 def _executor(
@@ -236,19 +240,6 @@ def _executor(
     refuse_idle({"--cpus": cpus, "--gpus": gpus}, f"--on {on}")
     check_device(device, here=True)
     return Processes(workers)
-
-
-def _networks(words: list[str], planned: list[PlannedStudy]) -> tuple[PlannedNetwork, ...]:
-    """The networks of other people that are to stand beside the runs of the one study."""
-    from classwise.studies.theirs_planned import plan_networks, stand_of
-
-    if not words:
-        return ()
-    if len(planned) > 1:
-        raise ClasswiseError(
-            f"--beside stands beside the runs of one study, and {len(planned)} are named; name one"
-        )
-    return plan_networks(words, stand_of(planned[0].study, planned[0].runs))
 
 
 def _run(work: Work, executor: Executor, home: Home, quiet: bool, records: Path | None) -> int:

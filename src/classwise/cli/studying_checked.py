@@ -5,8 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from classwise.errors import ClasswiseError
+
+if TYPE_CHECKING:
+    from classwise.studies.making import PlannedStudy
+    from classwise.studies.theirs_planned import PlannedNetwork
 
 
 def refuse_idle(idle: Mapping[str, object], beside: str) -> None:
@@ -58,3 +63,25 @@ def check_device(name: str | None, *, here: bool) -> None:
             if torch.device(name) and not here:
                 return  # a machine of the cluster may have it
         raise ClasswiseError(f"--device {name}: {reason}") from None
+
+
+def choose_device(workers: int, device: str | None, gpus: float | None) -> str:
+    """Where runs are trained; several at a time would all take the one GPU, so not by themselves.
+
+    >>> choose_device(1, None, None), choose_device(2, None, None), choose_device(2, "cuda", None)
+    ('auto', 'cpu', 'cuda')
+    """
+    return device or ("auto" if workers == 1 or gpus else "cpu")
+
+
+def networks_beside(words: list[str], planned: list[PlannedStudy]) -> tuple[PlannedNetwork, ...]:
+    """The networks of other people that are to stand beside the runs of the one study."""
+    from classwise.studies.theirs_planned import plan_networks, stand_of
+
+    if not words:
+        return ()
+    if len(planned) > 1:
+        raise ClasswiseError(
+            f"--beside stands beside the runs of one study, and {len(planned)} are named; name one"
+        )
+    return plan_networks(words, stand_of(planned[0].study, planned[0].runs))

@@ -18,6 +18,17 @@ PERCENT = "%"  # rates in [0, 1] that are printed in per cent
 POINTS = "points"  # differences of rates, printed in points of a per cent with their sign
 
 
+def settled(number: float) -> float:
+    """A number without its last digits, which differ from one processor to the next.
+
+    Else a half, such as 1.35 points, is printed as 1.3 here and as 1.4 there.
+
+    >>> settled(0.1 + 0.2), settled(-1.3499999999999996)
+    (0.3, -1.35)
+    """
+    return float(f"{number:.12g}")
+
+
 class ArtefactOptions(BaseModel):
     """What every kind of artefact may be told; each kind adds its own."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from classwise.files import write_atomically
 from classwise.report.escaping import csv_cell, markdown_text
-from classwise.studies.artefact import PERCENT, POINTS, Artefact, Cell
+from classwise.studies.artefact import PERCENT, POINTS, Artefact, Cell, settled
 from classwise.studies.drawing import NO_PICTURES, can_draw, draw
 
 COLUMNS = (
@@ -112,9 +112,9 @@ def _printed(number: float, unit: str, sign: str = "+") -> str:
     ('45.7', '+2.1', '12.3 s', '3')
     """
     if unit == PERCENT:
-        return f"{100 * number:.1f}"
+        return f"{settled(100 * number):.1f}"
     if unit == POINTS:
-        return f"{100 * number:{sign}.1f}"
+        return f"{settled(100 * number):{sign}.1f}"
     return f"{number:.3g} {unit}".strip()
 
 
@@ -160,13 +160,14 @@ def _row_label(row: tuple[Cell, ...]) -> tuple[str, int]:
 
 def _csv_line(label: str, head: str, cell: Cell, scale: str) -> list[object]:
     over = cell.over
-    low, high = cell.interval or ("", "")
+    ends = ("", "") if cell.interval is None else map(settled, cell.interval)
     unit = {PERCENT: "rate", POINTS: "difference of rates"}.get(cell.unit, cell.unit)
     return [
         *(label, head),
-        *("" if over is None else over.mean, over.deviation if over and over.runs > 1 else ""),
-        *(len(cell.rates), ";".join(repr(rate) for rate in cell.rates)),
-        *(low, high, unit if over else ""),
+        "" if over is None else settled(over.mean),
+        settled(over.deviation) if over and over.runs > 1 else "",
+        *(len(cell.rates), ";".join(repr(settled(rate)) for rate in cell.rates)),
+        *(*ends, unit if over else ""),
         *(cell.words, "" if cell.paper is None else cell.paper, cell.doubtful, cell.hole, scale),
     ]
 

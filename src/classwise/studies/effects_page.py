@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from classwise.papers import PAPERS
 from classwise.report.escaping import markdown_text
 from classwise.spelling import few_names
-from classwise.studies.artefact import Artefact, Cell, Figure, Series
+from classwise.studies.artefact import Artefact, Cell, Figure, Series, settled
 from classwise.studies.effects import Finding, Judged, Verdict
 from classwise.studies.found import Found
 
@@ -137,9 +137,10 @@ def ours_words(one: Judged) -> str:
     shown = one.shown
     if shown is None:
         return ""
-    half = (shown.high - shown.low) / 2
-    number = f"{shown.value:+.1f}" if _is_difference(one) else f"{shown.value:.3g}"
-    span = f" ± {half:.1f}" if _is_difference(one) else f" [{shown.low:.3g}, {shown.high:.3g}]"
+    value, low, high = map(settled, (shown.value, shown.low, shown.high))
+    number = f"{value:+.1f}" if _is_difference(one) else f"{value:.3g}"
+    half = settled((high - low) / 2)
+    span = f" ± {half:.1f}" if _is_difference(one) else f" [{low:.3g}, {high:.3g}]"
     if not shown.seeds:
         return f"{number} ({one.scale})"
     seeds = "one seed" if shown.seeds == 1 else f"{shown.seeds} seeds"

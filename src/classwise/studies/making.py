@@ -123,15 +123,22 @@ def _check_artefacts(study: Study, scale: str, runs: Sequence[PlannedRun]) -> No
     make_artefacts(Found(study, scale, holes))
 
 
-def work_of(studies: Sequence[PlannedStudy], kept: RunsFolder, imports: Sequence[str] = ()) -> Work:
+def work_of(
+    studies: Sequence[PlannedStudy],
+    kept: RunsFolder,
+    imports: Sequence[str] = (),
+    records: RunsFolder | None = None,
+) -> Work:
     """The jobs that are left, one for each run however many studies share it.
 
-    Seeds of one run stand far apart, so that after a cut every row has some; runs on features come
-    after those that make them.
+    A run whose record has all that is asked for is done, too: whoever has the records of others
+    goes on where they ended. Seeds of one run stand far apart, so that after a cut every row has
+    some; runs on features come after those that make them.
     """
     every = together(run for one in studies for run in one.wanted)
     order = sorted(every.items(), key=lambda pair: (pair[1].config.seed, bool(pair[1].maker)))
-    left = {key: run for key, run in order if not is_done(run, kept)}
+    folders = [kept] if records is None else [kept, records]
+    left = {key: run for key, run in order if not any(is_done(run, one) for one in folders)}
     jobs: dict[str, Task] = {key: job_of(run, kept, tuple(imports)) for key, run in left.items()}
     return Work(jobs, left, len(every) - len(left))
 

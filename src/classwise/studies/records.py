@@ -25,6 +25,7 @@ from classwise.locks import FolderLock
 from classwise.record.card import ledger_folder, read_run_json
 from classwise.record.lines import line_of, parse_lines, read_bytes
 from classwise.record.rows import VERSION, sql_types
+from classwise.record.run_folder import RunFolder
 from classwise.record.shard_files import UNSEALED, digest, seal_file
 from classwise.record.shards import open_table, quoted, read_abouts
 from classwise.sealed import sealed_text
@@ -33,6 +34,7 @@ from classwise.texts import read_some
 
 LINES = ("history.jsonl", "watch.jsonl")
 COPIED = ("remarks.json", THEIRS)
+WEIGHTS = "weights"  # in run.json: names of the weights that the run has, and its record not
 DIGITS = 6  # of numbers in lines: rates of classes are shares of some thousand images at most
 FOLDERS = ("groups", "truth", "similarity")  # small files beside an audit
 LEFT_OUT = {"logit_gap": "NULL", "iterations": "0", "broken_by": "NULL", "image": "NULL"}
@@ -91,7 +93,8 @@ def _fill(run: Path, target: Path, about: Mapping[str, Any]) -> None:
         if (run / name).is_dir():
             # what begins with a dot is being written this moment
             shutil.copytree(run / name, target / name, ignore=shutil.ignore_patterns(".*"))
-    write_atomically(target / "run.json", sealed_text(without_paths(about)))
+    said = {**without_paths(about), WEIGHTS: RunFolder(run).weights}
+    write_atomically(target / "run.json", sealed_text(said))
 
 
 def _shorter(path: Path) -> bytes:

@@ -21,6 +21,7 @@ from classwise.spelling import split_outside_brackets
 from classwise.studies.audit_jobs import AuditJob
 from classwise.studies.grid import Job, weights_meant
 from classwise.studies.planned import PlannedRun, run_key
+from classwise.studies.records import WEIGHTS
 from classwise.studies.spelled import spell_recipe
 from classwise.studies.study import Audit
 from classwise.training.config import TrainConfig
@@ -63,11 +64,17 @@ class RunInFolder:
     path: Path
     looks: Looks
     epochs: int
+    said: tuple[str, ...] = ()  # a record has no weights, but says which there were
 
     @property
     def finished(self) -> int:
         """Epochs that it has behind it."""
         return Run(self.path).finished_epochs
+
+    @property
+    def weights(self) -> Sequence[str]:
+        """Names of its weights, or of those that a record was made beside."""
+        return Run(self.path).weights or self.said
 
 
 @dataclass(frozen=True)
@@ -87,11 +94,20 @@ class RunsFolder:
                 key = run_key(about["recipe"], about["config"], about.get("sources"))
                 config = about["config"]
                 looks = Looks.of(config.get("watch") or "", config.get("watch_every"))
-                run = RunInFolder(card.parent, looks, int(config["epochs"]))
+                said = tuple(map(str, about.get(WEIGHTS, ())))
+                run = RunInFolder(card.parent, looks, int(config["epochs"]), said)
             except (ClasswiseError, LookupError, TypeError, ValueError):
                 continue
             found[key] = (*found.get(key, ()), run)
         return cls(folder, found)
+
+    def and_records(self, records: RunsFolder) -> RunsFolder:
+        """The same and what a folder of records has; of two as far, the record."""
+        runs = {
+            key: (*records.runs.get(key, ()), *self.runs.get(key, ()))
+            for key in (*self.runs, *records.runs)
+        }
+        return replace(self, runs=runs)
 
     def covering(self, planned: PlannedRun) -> RunInFolder | None:
         """The run that was asked for and took its looks; the one that is farthest, of several."""
@@ -186,8 +202,8 @@ def is_done(planned: PlannedRun, kept: RunsFolder) -> bool:
         return False
     try:
         threat = Threat.of(planned.config.eps_of_judge, planned.config.norm)
-        there_are = Run(there.path).weights
-        return all(
+        there_are = there.weights
+        return bool(there_are) and all(
             is_audited(there.path, threat, audit, weights_meant(there_are, audit.weights))
             for audit in planned.audits
         )
