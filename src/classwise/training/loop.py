@@ -48,7 +48,7 @@ from classwise.training.run import Run
 from classwise.training.schedule import Pace, make_optimiser, set_rate
 from classwise.training.state import Progression, remarks
 from classwise.training.step import Step
-from classwise.training.tally import Tally, diverged
+from classwise.training.tally import Tally, all_finite, diverged
 from classwise.training.validate import Checker, judged_under
 from classwise.training.visits import visits
 from classwise.training.watched import check_averages, rates
@@ -230,10 +230,7 @@ class Trainer:
                     tally.check()
                 progress.batch()
         tally.check()
-        # the ends of what is no number are none either, and take no memory to find
-        full = [p.detach() for p in self.model.parameters() if p.numel()]
-        ends = [end for p in full for end in p.aminmax()]
-        if ends and not bool(torch.stack(ends).isfinite().all()):
+        if not all_finite(self.model.parameters()):
             raise diverged(self.run.path, state.epoch, 0, 0, float("nan"))
         on_host = {key: value.to("cpu") for key, value in tally.counts.items()}
         return replace(state, regularisers=kept), on_host, tally.means()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -69,6 +69,18 @@ class Tally:
             / images
             for name, all_of_it in self._losses.items()
         }
+
+
+def all_finite(weights: Iterable[Tensor]) -> bool:
+    """Whether all are numbers; the largest of a tensor tells, which takes no memory to find.
+
+    >>> all_finite([torch.zeros(2)]), all_finite([torch.zeros(2), torch.tensor([1, math.nan, 2])])
+    (True, False)
+    >>> all_finite([torch.tensor([-math.inf, 0])]), all_finite([torch.zeros(0)])
+    (False, True)
+    """
+    largest = [torch.linalg.vector_norm(one.detach(), math.inf) for one in weights if one.numel()]
+    return not largest or bool(torch.stack(largest).isfinite().all())
 
 
 def diverged(run: Path, epoch: int, batches: int, batch: int, value: float) -> ClasswiseError:
