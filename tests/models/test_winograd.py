@@ -7,7 +7,7 @@ from torch import nn
 from classwise.models import winograd
 from classwise.models.winograd import fewer_products
 
-WIDE = 256
+WIDE = 32  # stands for 256 where speed is not the question
 
 
 def made(*, inner=WIDE, outer=WIDE, bias=True, dtype=torch.float64, **options):
@@ -33,6 +33,7 @@ def answers(layer, asked):
 def small_is_enough(request, monkeypatch):
     """Small layers by tiles, too, but where a test is about what pays."""
     if "pays" not in request.function.__name__:
+        monkeypatch.setattr(winograd, "_CHANNELS", WIDE)
         monkeypatch.setattr(winograd, "_PAIRS", 1)
 
 
@@ -50,9 +51,11 @@ def tiled(monkeypatch):
 
 
 @pytest.mark.parametrize("outer", [WIDE, WIDE + 3])
-@pytest.mark.parametrize("shape", [(33, 4, 4), (64, 4, 4), (8, 4, 16), (12, 12, 8)])
+@pytest.mark.parametrize("shape", [(33, 4, 4), (64, 4, 4), (8, 4, 16), (6, 12, 8), (128, 8, 8)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_values_and_slopes_are_those_of_torch(outer, shape, bias, tiled):
+@pytest.mark.parametrize("few", [True, False])
+def test_values_and_slopes_are_those_of_torch(outer, shape, bias, few, tiled, monkeypatch):
+    monkeypatch.setattr(winograd, "_FEW", 0 if few else WIDE)
     layer, asked = made(outer=outer, bias=bias), images(shape[0], WIDE, *shape[1:])
     found, slope = answers(layer, asked)
     with fewer_products(layer):
@@ -64,7 +67,9 @@ def test_values_and_slopes_are_those_of_torch(outer, shape, bias, tiled):
         assert one.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_single_precision_rounds_a_few_times_as_much():
+@pytest.mark.parametrize("few", [True, False])
+def test_single_precision_rounds_a_few_times_as_much(few, monkeypatch):
+    monkeypatch.setattr(winograd, "_FEW", 0 if few else WIDE)
     layer, asked = made(), images(32, WIDE, 8, 8)
     true, true_slope = answers(layer, asked)
     layer, asked = layer.float(), asked.detach().float().requires_grad_()
@@ -110,7 +115,8 @@ def test_sizes_that_do_not_pay_are_summed_directly(shape, tiled):
 
 @pytest.mark.parametrize(("count", "times"), [(22, 0), (23, 1)])
 def test_a_layer_by_tiles_pays_with_enough_of_them(count, times, tiled):
-    layer, asked = made(dtype=torch.float32), images(count, WIDE, 8, 8, dtype=torch.float32)
+    layer = made(inner=256, outer=256, dtype=torch.float32)
+    asked = images(count, 256, 8, 8, dtype=torch.float32)
     with fewer_products(layer):
         layer(asked)
     assert len(tiled) == times
