@@ -117,7 +117,8 @@ class TestRefusals:
         (package / "boost.py").write_text("1 / 0\n")
         with refused(NAME, "cannot be imported", "ZeroDivisionError"):
             parse_recipe(f"at+{NAME}")
-        (package / "boost.py").write_text("class\n")
+        (package / "boost.py").write_text("class without a colon\n")  # longer: else Python may
+        # take the compiled file of before, which was written in the same second
         said = run("train", f"at+{NAME}")  # where it is wrong in their file, then one line of ours
         assert said.exit_code == 2
         place, *_, words = said.stderr.strip().splitlines()

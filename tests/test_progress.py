@@ -101,16 +101,17 @@ def test_what_was_judged_before_is_no_work_of_now():
     assert told(bar._course, console) == "image 520 of 600, 80 s left)"
 
 
-def test_a_file_gets_a_line_a_minute():
+def test_a_file_gets_a_line_soon_and_then_one_a_minute():
     clock, console = Clock(), to_a_file()
     with Course(quiet=False, console=console, clock=clock) as course:
         course.begin("audit: pgd-20", 100, done=10, unit="image")
         for clock.now in range(20, 201, 20):  # ten steps of 20 seconds
             course.advance(5)
     assert console.file.getvalue().splitlines() == [
-        "audit: pgd-20 (image 25 of 100, 5 min left)",
-        "audit: pgd-20 (image 40 of 100, 4 min left)",
-        "audit: pgd-20 (image 55 of 100, 3 min left)",
+        "audit: pgd-20 (image 15 of 100, 6 min left)",
+        "audit: pgd-20 (image 30 of 100, 5 min left)",
+        "audit: pgd-20 (image 45 of 100, 4 min left)",
+        "audit: pgd-20 (image 60 of 100, 3 min left)",
     ]
 
 

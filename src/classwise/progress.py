@@ -14,7 +14,7 @@ from rich.table import Column
 
 from classwise.terminal import Terminal
 
-EVERY = 60.0  # seconds between two lines where there is no terminal
+FIRST, EVERY = 20.0, 60.0  # seconds to the first line where there is no terminal, and between two
 
 
 class Course:
@@ -48,7 +48,7 @@ class Course:
         )
         self._task: TaskID | None = None
         self._words, self._unit, self._total, self._done = "", "", 0, 0
-        self._cold, self._said = warms_up, clock()
+        self._cold, self._said, self._patience = warms_up, clock(), FIRST
         self._last = self._counted_since = clock()
         self._counted_from = 0  # the time left is judged by what was done from there, since then
 
@@ -88,7 +88,7 @@ class Course:
     @property
     def due(self) -> bool:
         """Whether somebody is waiting for a plain line."""
-        return not (self.live or self.quiet) and self.clock() - self._said >= EVERY
+        return not (self.live or self.quiet) and self.clock() - self._said >= self._patience
 
     def now(self, words: str) -> None:
         """Change the words of the task."""
@@ -98,7 +98,7 @@ class Course:
 
     def line(self) -> None:
         """Write a plain line, where no bar is seen and anybody wants to know."""
-        self._said = self.clock()
+        self._said, self._patience = self.clock(), EVERY
         if not (self.live or self.quiet):
             left = f", {self._left()}" if self._left() else ""
             words = f"{self._words} ({self._unit}{self._done} of {self._total}{left})"

@@ -74,7 +74,7 @@ def fewer_products(model: nn.Module) -> Iterator[None]:
 def _is_wide(part: nn.Module) -> bool:
     return (
         type(part) is nn.Conv2d
-        and torch.backends.mkldnn.is_available()
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and part.weight.device.type == "cpu"
         and part.weight.dtype in (torch.float32, torch.float64)
         and (part.kernel_size, part.stride, part.dilation) == ((3, 3), (1, 1), (1, 1))
